@@ -1,0 +1,9 @@
+//! What the outside says to Plimsoll and hears from it: wire types, the service trait, and the one error table.
+//!
+//! Never here: engines, threads, clocks, sockets. A gateway turns bytes into these types; a runtime answers them.
+//!
+//! - [`service`]: the trait between every gateway (HTTP, later gRPC) and the runtime.
+//! - [`error`]: every way a request can fail, with its code, status and whether to come back.
+
+pub mod error;
+pub mod service;

@@ -1,0 +1,1 @@
+//! Pull models: sources, cache, verification.

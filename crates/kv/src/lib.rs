@@ -1,0 +1,1 @@
+//! KV-cache blocks as indices: allocation and reference counts, never the bytes.

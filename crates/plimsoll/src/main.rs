@@ -1,0 +1,2 @@
+//! The one binary: command line and configuration.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Object pools and aligned buffers.

@@ -1,0 +1,1 @@
+//! Bounded lock-free rings.

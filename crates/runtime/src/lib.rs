@@ -1,0 +1,1 @@
+//! Lanes: the threads that drive an engine by the scheduler's plans, behind the service trait.

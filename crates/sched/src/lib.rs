@@ -1,0 +1,1 @@
+//! Admission and batch planning: pure, time is a parameter.

@@ -1,0 +1,1 @@
+//! Test doubles: a scripted engine, a scripted service, tiny models.

@@ -1,0 +1,2 @@
+//! Chores of this repository that are not part of the product.
+fn main() {}
