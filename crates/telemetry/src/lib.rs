@@ -1,1 +1,16 @@
-//! Metrics and logs.
+//! What a running server tells its operator: metrics in Prometheus' text format, and logs.
+//!
+//! Never here: sockets (the gateway's control plane serves the text), decisions (nothing reads a metric back to act on
+//! it), and prompt text, in any form.
+//!
+//! - [`Metrics`]: the registry of the process; renders the text.
+//! - [`ModelMetrics`]: the handles one model records into, without locks or allocation.
+//! - [`logs`]: the `tracing` subscriber: text on a terminal, JSON otherwise.
+
+pub mod logs;
+mod metrics;
+mod model;
+mod process;
+
+pub use metrics::{CONTENT_TYPE, Metrics};
+pub use model::{KvBlocks, ModelMetrics, Step};

@@ -1,0 +1,94 @@
+//! The registry of the process.
+
+use crate::model::ModelMetrics;
+use crate::process;
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Content type of [`Metrics::render`].
+pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
+
+type Poll = Box<dyn Fn() + Send + Sync>;
+
+/// All metrics of the process.
+pub struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    build_info: IntGaugeVec,
+    resident: IntGauge,
+    models: Mutex<BTreeMap<String, Arc<ModelMetrics>>>,
+    polls: Mutex<Vec<Poll>>,
+}
+
+impl Metrics {
+    /// An empty registry, with the process' own metrics in it.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        let registry = Registry::new();
+        let requests = Opts::new("plimsoll_requests_total", "HTTP requests answered, by how they ended.");
+        let requests = register(&registry, IntCounterVec::new(requests, &["model", "route", "outcome"]));
+        let build_info = Opts::new("plimsoll_build_info", "Always 1; the labels say what is running.");
+        let build_info = register(&registry, IntGaugeVec::new(build_info, &["version"]));
+        let resident =
+            Opts::new("process_resident_memory_bytes", "Resident memory of the process, in bytes.");
+        let resident = register(&registry, IntGauge::with_opts(resident));
+        let (models, polls) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { registry, requests, build_info, resident, models, polls })
+    }
+
+    /// The handles of the model `name`: the same ones for the same name.
+    #[must_use]
+    pub fn model(&self, name: &str) -> Arc<ModelMetrics> {
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = models.get(name) {
+            return Arc::clone(known);
+        }
+        let new = Arc::new(ModelMetrics::new(&self.registry, name));
+        models.insert(name.to_owned(), Arc::clone(&new));
+        new
+    }
+
+    /// Says which version is running.
+    pub fn build(&self, version: &str) {
+        self.build_info.with_label_values(&[version]).set(1);
+    }
+
+    /// A request was answered. `model` is empty when none was concerned; never pass a name that a client made up, nor
+    /// its path as `route`: every new value is a new series for ever.
+    pub fn request(&self, model: &str, route: &'static str, outcome: &'static str) {
+        self.requests.with_label_values(&[model, route, outcome]).inc();
+    }
+
+    /// Calls `poll` before every rendering, for gauges that are cheaper to read than to keep up to date.
+    pub fn before_render(&self, poll: impl Fn() + Send + Sync + 'static) {
+        self.polls.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(poll));
+    }
+
+    /// Everything, in Prometheus' text format 0.0.4.
+    #[must_use]
+    pub fn render(&self) -> String {
+        for poll in self.polls.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            poll();
+        }
+        if let Some(bytes) = process::resident_bytes() {
+            self.resident.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+        let mut text = String::new();
+        // Writing to a `String` cannot fail, and the encoder refuses only families without metrics, which `gather` leaves out.
+        if let Err(error) = TextEncoder::new().encode_utf8(&self.registry.gather(), &mut text) {
+            text = format!("# rendering failed: {error}\n");
+        }
+        text
+    }
+}
+
+/// Registers a metric whose name and labels are fixed in this crate.
+pub(crate) fn register<T>(registry: &Registry, metric: prometheus::Result<T>) -> T
+where
+    T: prometheus::core::Collector + Clone + 'static,
+{
+    let metric = metric.expect("metric names and labels of this crate are valid");
+    registry.register(Box::new(metric.clone())).expect("each metric is registered once per model");
+    metric
+}

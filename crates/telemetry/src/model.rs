@@ -1,0 +1,210 @@
+//! What one model records.
+
+use crate::metrics::register;
+use plimsoll_api::error::Reason;
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
+use std::time::Duration;
+
+/// Bucket bounds in seconds for what a user waits for: TTFT, queue, whole request.
+const WAITS: &[f64] = &[
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0,
+    60.0, 120.0,
+];
+/// Bucket bounds in seconds for steps and gaps between tokens; a step is meant to stay under 50 ms.
+const STEPS: &[f64] = &[
+    0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15,
+    0.25, 0.5, 1.0, 2.5,
+];
+/// Bucket bounds in sequences.
+const BATCHES: &[f64] =
+    &[1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 256.0];
+
+/// One step of the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Step {
+    /// How long it took.
+    pub took: Duration,
+    /// Sequences that had rows in it.
+    pub sequences: usize,
+    /// Prompt tokens it read.
+    pub prompt_tokens: usize,
+    /// Tokens it generated.
+    pub generated_tokens: usize,
+}
+
+/// Where a model's KV blocks are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KvBlocks {
+    /// Held by a sequence.
+    pub used: usize,
+    /// Held by none, their contents still findable.
+    pub cached: usize,
+    /// Empty.
+    pub free: usize,
+}
+
+/// The metrics of one model. Recording touches atomics only, except where a method says otherwise.
+pub struct ModelMetrics {
+    queue_depth: IntGauge,
+    queue_limit: IntGauge,
+    queue_cursor: IntGauge,
+    running: IntGauge,
+    kv_used: IntGauge,
+    kv_cached: IntGauge,
+    kv_free: IntGauge,
+    pools: IntGaugeVec,
+    ttft: Histogram,
+    itl: Histogram,
+    e2e: Histogram,
+    queue: Histogram,
+    step: Histogram,
+    batch_size: Histogram,
+    prompt_tokens: IntCounter,
+    generated_tokens: IntCounter,
+    step_panics: IntCounter,
+    admissions: IntCounterVec,
+    admitted: IntCounter,
+}
+
+impl ModelMetrics {
+    pub(crate) fn new(registry: &Registry, model: &str) -> Self {
+        let new = Maker { registry, model };
+        let kv = new.gauges("plimsoll_kv_blocks", "KV cache blocks, by state.", "state");
+        let admissions = new.counters("plimsoll_admission_total", "Decisions at the door.", "decision");
+        Self {
+            queue_depth: new.gauge("plimsoll_queue_depth", "Requests admitted and not yet running."),
+            queue_limit: new.gauge("plimsoll_queue_limit", "Most requests that may wait."),
+            queue_cursor: new.gauge("plimsoll_queue_cursor", "Requests ever taken from the request ring."),
+            running: new.gauge("plimsoll_running", "Sequences being computed."),
+            kv_used: kv.with_label_values(&["used"]),
+            kv_cached: kv.with_label_values(&["cached"]),
+            kv_free: kv.with_label_values(&["free"]),
+            pools: new.gauges("plimsoll_pool_outstanding", "Objects out of their pool.", "pool"),
+            ttft: new.histogram("plimsoll_ttft_seconds", "From arrival to the first token.", WAITS),
+            itl: new.histogram("plimsoll_itl_seconds", "Between two tokens of a sequence.", STEPS),
+            e2e: new.histogram("plimsoll_e2e_seconds", "From arrival to the last token.", WAITS),
+            queue: new.histogram("plimsoll_queue_seconds", "From arrival to the first step.", WAITS),
+            step: new.histogram("plimsoll_step_seconds", "One step of the engine.", STEPS),
+            batch_size: new.histogram("plimsoll_batch_size", "Sequences in a step.", BATCHES),
+            prompt_tokens: new.counter("plimsoll_prompt_tokens_total", "Prompt tokens read."),
+            generated_tokens: new.counter("plimsoll_generated_tokens_total", "Tokens generated."),
+            step_panics: new
+                .counter("plimsoll_step_panics_total", "Steps that panicked; the lane was rebuilt."),
+            admitted: admissions.with_label_values(&["admitted"]),
+            admissions,
+        }
+    }
+
+    /// A request was let in.
+    pub fn admitted(&self) {
+        self.admitted.inc();
+    }
+
+    /// A request was turned away. Looks the reason up under a read lock: for the door, not for the lane.
+    pub fn refused(&self, reason: Reason) {
+        self.admissions.with_label_values(&[reason.row().1]).inc();
+    }
+
+    /// A request got its first step after waiting this long.
+    pub fn started(&self, waited: Duration) {
+        self.queue.observe(waited.as_secs_f64());
+    }
+
+    /// A sequence gave its first token, this long after its request arrived.
+    pub fn first_token(&self, after: Duration) {
+        self.ttft.observe(after.as_secs_f64());
+    }
+
+    /// A sequence gave another token, this long after the one before.
+    pub fn token_gap(&self, gap: Duration) {
+        self.itl.observe(gap.as_secs_f64());
+    }
+
+    /// A request finished all its continuations, this long after it arrived.
+    pub fn finished(&self, after: Duration) {
+        self.e2e.observe(after.as_secs_f64());
+    }
+
+    /// The engine did a step.
+    pub fn step(&self, step: Step) {
+        self.step.observe(step.took.as_secs_f64());
+        #[expect(clippy::cast_precision_loss, reason = "a batch is far below 2^52 sequences")]
+        self.batch_size.observe(step.sequences as f64);
+        self.prompt_tokens.inc_by(step.prompt_tokens as u64);
+        self.generated_tokens.inc_by(step.generated_tokens as u64);
+    }
+
+    /// A step panicked.
+    pub fn step_panicked(&self) {
+        self.step_panics.inc();
+    }
+
+    /// How many requests wait, and how many may.
+    pub fn set_queue(&self, depth: usize, limit: usize) {
+        self.queue_depth.set(gauge(depth));
+        self.queue_limit.set(gauge(limit));
+    }
+
+    /// How many requests were ever taken from the request ring. An alarm looks at this: it must not stand still while
+    /// the queue is not empty.
+    pub fn set_queue_cursor(&self, taken: u64) {
+        self.queue_cursor.set(i64::try_from(taken).unwrap_or(i64::MAX));
+    }
+
+    /// How many sequences are being computed.
+    pub fn set_running(&self, sequences: usize) {
+        self.running.set(gauge(sequences));
+    }
+
+    /// Where the KV blocks are.
+    pub fn set_kv_blocks(&self, blocks: KvBlocks) {
+        self.kv_used.set(gauge(blocks.used));
+        self.kv_cached.set(gauge(blocks.cached));
+        self.kv_free.set(gauge(blocks.free));
+    }
+
+    /// How many objects of a pool are out. Looks the pool up under a read lock: once per step at most.
+    pub fn set_pool_outstanding(&self, pool: &'static str, objects: usize) {
+        self.pools.with_label_values(&[pool]).set(gauge(objects));
+    }
+}
+
+fn gauge(value: usize) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// Makes and registers metrics that carry `model` as a constant label, so that each is one handle without a look-up,
+/// and a model may have buckets of its own.
+struct Maker<'a> {
+    registry: &'a Registry,
+    model: &'a str,
+}
+
+impl Maker<'_> {
+    fn opts(&self, name: &str, help: &str) -> Opts {
+        Opts::new(name, help).const_label("model", self.model)
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> IntGauge {
+        register(self.registry, IntGauge::with_opts(self.opts(name, help)))
+    }
+
+    fn gauges(&self, name: &str, help: &str, label: &str) -> IntGaugeVec {
+        register(self.registry, IntGaugeVec::new(self.opts(name, help), &[label]))
+    }
+
+    fn counter(&self, name: &str, help: &str) -> IntCounter {
+        register(self.registry, IntCounter::with_opts(self.opts(name, help)))
+    }
+
+    fn counters(&self, name: &str, help: &str, label: &str) -> IntCounterVec {
+        register(self.registry, IntCounterVec::new(self.opts(name, help), &[label]))
+    }
+
+    fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+        let opts = HistogramOpts::new(name, help).const_label("model", self.model).buckets(buckets.to_vec());
+        register(self.registry, Histogram::with_opts(opts))
+    }
+}
