@@ -1,9 +1,30 @@
 //! A model on disk, whatever its format: what it is, where its weights lie, how its text is cut.
 //!
 //! Nothing here trusts a length, offset, count or string of a file.
+//!
+//! - [`open`]: a path to a checkpoint, by what lies there.
+//! - [`Gguf`]: GGUF files.
+//! - `weights`: weights by role, shapes and types checked; `limits`: bounds on what a file may claim.
+//! - `source`: positioned reads; `fault`: errors before the path is added.
+
+mod fault;
+mod gguf;
+mod limits;
+mod source;
+mod weights;
+
+pub use gguf::Gguf;
 
 use crate::spec::{DecoderSpec, Role};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Opens the model at `path`: a GGUF file.
+///
+/// # Errors
+/// When it cannot be read, is not sound, or is of a kind that is not run.
+pub fn open(path: &Path) -> Result<Box<dyn Checkpoint>, CheckpointError> {
+    Ok(Box::new(Gguf::open(path)?))
+}
 
 /// How a weight's numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
