@@ -1,1 +1,14 @@
-//! Object pools and aligned buffers.
+//! Memory that is there before a request needs it.
+//!
+//! - [`AlignedBuf`]: zeroed numbers on a cache line border (large ones on a huge page border), for weights, KV and scratch.
+//! - [`view()`] and [`view_mut()`]: the same memory as numbers of another type, without copying.
+//!
+//! Nothing here does I/O, reads a clock or asks the machine anything: sizes and limits are given as values.
+
+mod buffer;
+mod number;
+mod view;
+
+pub use buffer::{AlignedBuf, OutOfMemory};
+pub use number::Number;
+pub use view::{ViewError, view, view_mut};
