@@ -1,0 +1,124 @@
+//! Which blocks are free, and how many hold each of the others.
+
+/// Blocks by state; the fields add up to the slab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Nobody holds them.
+    pub free: usize,
+    /// One holder, who may write.
+    pub owned: usize,
+    /// Several holders, none of whom may write.
+    pub shared: usize,
+}
+
+/// The ledger of a slab of blocks, each named by its index. Allocation takes the block released last, whose bytes are
+/// the likeliest to be in the processor's cache still, and so is deterministic.
+#[derive(Debug, Clone)]
+pub struct Blocks {
+    /// Holders of each block.
+    holders: Vec<u32>,
+    /// Free blocks, the next one to hand out last.
+    free: Vec<u32>,
+    /// Blocks with more than one holder.
+    shared: usize,
+}
+
+impl Blocks {
+    /// A slab of `count` free blocks.
+    ///
+    /// # Panics
+    /// When `count` does not fit a `u32`.
+    pub fn new(count: usize) -> Self {
+        let count = u32::try_from(count).expect("block indices are u32");
+        Self { holders: vec![0; count as usize], free: (0..count).rev().collect(), shared: 0 }
+    }
+
+    /// Blocks in the slab.
+    pub const fn len(&self) -> usize {
+        self.holders.len()
+    }
+
+    /// Whether the slab has no blocks at all.
+    pub const fn is_empty(&self) -> bool {
+        self.holders.is_empty()
+    }
+
+    /// Blocks that can be allocated now.
+    pub const fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Blocks by state.
+    pub const fn counts(&self) -> Counts {
+        let free = self.free.len();
+        Counts { free, owned: self.holders.len() - free - self.shared, shared: self.shared }
+    }
+
+    /// Holders of `block`; 0 when free.
+    pub fn holders(&self, block: u32) -> u32 {
+        self.holders[block as usize]
+    }
+
+    /// A free block, now with one holder; `None` when there is none.
+    pub fn allocate(&mut self) -> Option<u32> {
+        let block = self.free.pop()?;
+        debug_assert_eq!(self.holders[block as usize], 0, "block {block} was on the free list and held");
+        self.holders[block as usize] = 1;
+        Some(block)
+    }
+
+    /// Appends `count` free blocks to `out`, or none at all when there are not that many. Tells which.
+    pub fn allocate_into(&mut self, count: usize, out: &mut Vec<u32>) -> bool {
+        if self.free.len() < count {
+            return false;
+        }
+        out.extend((0..count).map_while(|_| self.allocate()));
+        true
+    }
+
+    /// One more holder of `block`.
+    ///
+    /// # Panics
+    /// When the block is free: its bytes are nobody's.
+    pub fn retain(&mut self, block: u32) {
+        let holders = &mut self.holders[block as usize];
+        assert!(*holders > 0, "block {block} is free and cannot be retained");
+        *holders += 1;
+        if *holders == 2 {
+            self.shared += 1;
+        }
+    }
+
+    /// One holder of `block` less; tells whether that was the last one and the block is free now.
+    ///
+    /// # Panics
+    /// When the block is free: somebody released it twice.
+    pub fn release(&mut self, block: u32) -> bool {
+        let holders = &mut self.holders[block as usize];
+        assert!(*holders > 0, "block {block} was released twice");
+        *holders -= 1;
+        match *holders {
+            0 => self.free.push(block),
+            1 => self.shared -= 1,
+            _ => {}
+        }
+        self.holders[block as usize] == 0
+    }
+
+    /// Checks that the free list, the reference counts and `held` (every holding of a block, once per holder) tell the
+    /// same story. For tests and debug builds; takes time in proportion to the slab.
+    ///
+    /// # Panics
+    /// When they do not.
+    pub fn assert_balance(&self, held: impl IntoIterator<Item = u32>) {
+        let mut counted = vec![0; self.holders.len()];
+        for block in held {
+            counted[block as usize] += 1;
+        }
+        assert_eq!(counted, self.holders, "reference counts differ from what is held");
+        let free = self.holders.iter().filter(|&&holders| holders == 0).count();
+        assert_eq!(free, self.free.len(), "the free list differs from the reference counts");
+        let shared = self.holders.iter().filter(|&&holders| holders > 1).count();
+        assert_eq!(shared, self.shared, "the count of shared blocks is off");
+    }
+}
