@@ -1,0 +1,113 @@
+//! One sequence as the planner sees it.
+
+use crate::plan::{Arrival, LogitRows, PlannedSpan, SeqId};
+use plimsoll_kv::blocks_for;
+
+/// Where a sequence stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In line for the batch. May hold blocks still, when it comes back from a pause.
+    Waiting,
+    /// In the batch.
+    Active,
+    /// Its reader is slow: out of the batch, its blocks kept until others need them.
+    Paused,
+}
+
+#[derive(Debug)]
+pub(super) struct Sequence {
+    pub(super) id: SeqId,
+    pub(super) place: Place,
+    /// Tokens known: the prompt and what was generated.
+    pub(super) len: usize,
+    /// Tokens whose K and V are in the cache, from position 0 on.
+    pub(super) computed: usize,
+    /// Rows from position 0 on whose logits were reported, when all of the prompt's are wanted; the prompt's length
+    /// otherwise. Survives preemption, so that nothing is reported twice.
+    pub(super) reported: usize,
+    /// Blocks from position 0 on.
+    pub(super) blocks: Vec<u32>,
+    /// The number of the step it last ran in.
+    pub(super) last_step: u64,
+    pub(super) prompt: usize,
+    pub(super) max_len: usize,
+}
+
+impl Sequence {
+    pub(super) fn new(arrival: &Arrival, blocks: Vec<u32>) -> Self {
+        debug_assert!(blocks.is_empty());
+        Self {
+            id: arrival.seq,
+            place: Place::Waiting,
+            len: arrival.prompt,
+            computed: 0,
+            reported: if arrival.all_logits { 0 } else { arrival.prompt },
+            blocks,
+            last_step: 0,
+            prompt: arrival.prompt,
+            max_len: arrival.max_len,
+        }
+    }
+
+    /// Tokens known but not in the cache.
+    pub(super) const fn pending(&self) -> usize {
+        self.len - self.computed
+    }
+
+    pub(super) fn is(&self, place: Place) -> bool {
+        self.place == place
+    }
+
+    /// In the batch, and behind by no more than the token sampled last.
+    pub(super) fn decodes(&self) -> bool {
+        self.is(Place::Active) && self.pending() == 1 && self.len > self.prompt
+    }
+
+    /// In the batch with more to catch up on.
+    pub(super) fn prefills(&self) -> bool {
+        self.is(Place::Active) && self.pending() > 0 && !self.decodes()
+    }
+
+    /// Blocks it lacks for all tokens it knows.
+    pub(super) fn missing_blocks(&self) -> usize {
+        blocks_for(self.len).saturating_sub(self.blocks.len())
+    }
+
+    /// The next chunk of at most `rows` tokens, at most `logits` of which may ask for logits; `None` when that is none.
+    pub(super) fn chunk(&self, rows: usize, logits: usize) -> Option<PlannedSpan> {
+        let wants_all = self.computed >= self.reported && self.computed < self.prompt;
+        let stop = match () {
+            () if wants_all => self.prompt.min(self.computed + logits),
+            // Rows reported before a preemption are computed again in silence, up to the first that was not.
+            () if self.reported < self.prompt => self.reported,
+            () => self.len,
+        };
+        let end = stop.min(self.computed + rows);
+        let logits_mode = match () {
+            () if wants_all => LogitRows::All,
+            () if end == self.len && logits == 0 => return self.all_but_last(end),
+            () if end == self.len => LogitRows::Last,
+            () => LogitRows::None,
+        };
+        self.span(end, logits_mode)
+    }
+
+    /// A chunk that stops short of the row whose logits there is no room for.
+    fn all_but_last(&self, end: usize) -> Option<PlannedSpan> {
+        self.span(end - 1, LogitRows::None)
+    }
+
+    fn span(&self, end: usize, logits: LogitRows) -> Option<PlannedSpan> {
+        let len = end.checked_sub(self.computed).filter(|&len| len > 0)?;
+        Some(PlannedSpan { seq: self.id, start: self.computed, len, logits })
+    }
+
+    /// Takes in that `span` was computed, and its next token sampled when it reached the end.
+    pub(super) fn advance(&mut self, span: &PlannedSpan) {
+        self.computed = span.start + span.len;
+        if span.logits == LogitRows::All {
+            self.reported = self.computed;
+        }
+        self.len += usize::from(self.computed == self.len);
+    }
+}

@@ -1,0 +1,6 @@
+//! The primitives whose interleavings loom explores in tests.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{Arc, atomic::AtomicU64};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{Arc, atomic::AtomicU64};

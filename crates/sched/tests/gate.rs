@@ -1,0 +1,92 @@
+//! The gate: its bounds hold, and what is taken comes back.
+#![cfg(not(loom))]
+
+use plimsoll_sched::{Bounds, Gate, Refusal, Snapshot, Ticket};
+use proptest::prelude::*;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+fn gate(sequences: u32, tokens: u64) -> Gate {
+    Gate::new(Bounds { sequences, tokens }, Arc::default())
+}
+
+#[test]
+fn exactly_as_many_as_fit_of_a_thousand_at_once() {
+    for (sequences, tokens, fit) in [(64, 1 << 30, 64), (1000, 700, 70), (5000, 10_000, 1000)] {
+        let gate = gate(sequences, tokens);
+        let barrier = Barrier::new(8);
+        let arrive = || {
+            barrier.wait();
+            (0..125).filter_map(|_| gate.try_admit(1, 10).ok()).collect::<Vec<Ticket>>()
+        };
+        let tickets: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(arrive)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(tickets.len(), fit);
+        assert_eq!(gate.in_flight(), (fit as u32, 10 * fit as u64));
+        drop(tickets);
+        assert_eq!(gate.in_flight(), (0, 0));
+    }
+}
+
+#[test]
+fn refusals_say_why_and_when() {
+    let snapshot = Arc::new(Snapshot::default());
+    let gate = Gate::new(Bounds { sequences: 4, tokens: 100 }, snapshot.clone());
+    let _held = gate.try_admit(3, 60).unwrap();
+    let second = Duration::from_secs(1);
+    assert_eq!(gate.try_admit(2, 1).unwrap_err(), Refusal::Sequences { retry_after: second });
+    assert_eq!(gate.try_admit(1, 50).unwrap_err(), Refusal::Tokens { retry_after: second });
+    assert_eq!(gate.try_admit(5, 1).unwrap_err(), Refusal::TooLarge);
+    assert_eq!(gate.try_admit(1, 101).unwrap_err(), Refusal::TooLarge);
+    snapshot.set_rates(4.0, 20.0);
+    let (quarter, half) = (Duration::from_millis(250), Duration::from_millis(500));
+    assert_eq!(gate.try_admit(2, 1).unwrap_err(), Refusal::Sequences { retry_after: quarter });
+    assert_eq!(gate.try_admit(1, 50).unwrap_err(), Refusal::Tokens { retry_after: half });
+    gate.close();
+    assert_eq!(gate.try_admit(1, 1).unwrap_err(), Refusal::Closed);
+    assert_eq!(gate.in_flight(), (3, 60));
+}
+
+#[test]
+fn an_estimate_is_corrected() {
+    let gate = gate(4, 100);
+    let mut one = gate.try_admit(1, 40).unwrap();
+    let mut two = gate.try_admit(1, 40).unwrap();
+    assert!(matches!(two.correct(70), Err(Refusal::Tokens { .. })));
+    assert_eq!((two.tokens(), gate.in_flight()), (40, (2, 80)));
+    one.correct(10).unwrap();
+    two.correct(70).unwrap();
+    assert_eq!(gate.in_flight(), (2, 80));
+    drop((one, two));
+    assert_eq!(gate.in_flight(), (0, 0));
+}
+
+proptest! {
+    #[test]
+    fn the_ledger_agrees_with_the_tickets(
+        ops in proptest::collection::vec((0..4u8, 0..6u32, 0..60u64, any::<usize>()), 0..200),
+    ) {
+        let gate = gate(10, 200);
+        let mut tickets: Vec<(u32, Ticket)> = Vec::new();
+        for (op, sequences, tokens, which) in ops {
+            match op {
+                0 | 1 => {
+                    let (taken, reserved) = gate.in_flight();
+                    let result = gate.try_admit(sequences, tokens);
+                    prop_assert_eq!(result.is_ok(), taken + sequences <= 10 && reserved + tokens <= 200);
+                    tickets.extend(result.ok().map(|ticket| (sequences, ticket)));
+                }
+                2 if !tickets.is_empty() => drop(tickets.swap_remove(which % tickets.len())),
+                3 if !tickets.is_empty() => {
+                    let i = which % tickets.len();
+                    let _ = tickets[i].1.correct(tokens);
+                }
+                _ => {}
+            }
+            let held = tickets.iter().fold((0, 0), |(s, t), (n, ticket)| (s + n, t + ticket.tokens()));
+            prop_assert_eq!(gate.in_flight(), held);
+        }
+    }
+}
