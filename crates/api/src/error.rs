@@ -11,6 +11,8 @@ pub enum Reason {
     InvalidRequest,
     /// The body is larger than the limit.
     BodyTooLarge,
+    /// The body did not arrive in time.
+    BodyTimeout,
     /// No or an unknown API key.
     Unauthorized,
     /// No such route, or no such model.
@@ -41,6 +43,7 @@ impl Reason {
         match self {
             Self::InvalidRequest => (400, "invalid_request", "invalid_request_error"),
             Self::BodyTooLarge => (413, "body_too_large", "invalid_request_error"),
+            Self::BodyTimeout => (408, "body_timeout", "invalid_request_error"),
             Self::Unauthorized => (401, "invalid_api_key", "authentication_error"),
             Self::NotFound => (404, "not_found", "not_found_error"),
             Self::MethodNotAllowed => (405, "method_not_allowed", "invalid_request_error"),

@@ -56,7 +56,7 @@ impl Metrics {
 
     /// A request was answered. `model` is empty when none was concerned; never pass a name that a client made up, nor
     /// its path as `route`: every new value is a new series for ever.
-    pub fn request(&self, model: &str, route: &'static str, outcome: &'static str) {
+    pub fn request(&self, model: &str, route: &str, outcome: &str) {
         self.requests.with_label_values(&[model, route, outcome]).inc();
     }
 
