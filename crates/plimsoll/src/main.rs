@@ -1,2 +1,10 @@
 //! The one binary: command line and configuration.
-fn main() {}
+
+mod cli;
+mod config;
+
+use clap::Parser;
+
+fn main() {
+    drop(cli::Cli::parse());
+}

@@ -1,0 +1,164 @@
+//! `plimsoll.toml`: text to keys. An unknown key is an error that names the nearest known one.
+
+use super::keys::{EngineKeys, MODEL_KEYS, ModelKeys, PLANNED_KEYS, ServerKeys};
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::path::Path;
+use toml::Table;
+
+/// What a file says.
+#[derive(Debug, Default, PartialEq)]
+pub struct File {
+    pub server: ServerKeys,
+    pub engine: EngineKeys,
+    pub models: Vec<ModelKeys>,
+}
+
+/// One section read as `T`; keys of another reader of the same section are left to it.
+#[derive(Deserialize)]
+#[serde(default)]
+struct Section<T> {
+    server: T,
+    model: Vec<ModelKeys>,
+}
+
+impl<T: Default> Default for Section<T> {
+    fn default() -> Self {
+        Self { server: T::default(), model: Vec::new() }
+    }
+}
+
+impl File {
+    /// Reads the file at `path`.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+        Self::parse(&text).with_context(|| path.display().to_string())
+    }
+
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let table: Table = text.parse().map_err(|error| at_line(text, &error))?;
+        check_keys(&table)?;
+        let engine: Section<EngineKeys> = section(text)?;
+        let server: Section<ServerKeys> = section(text)?;
+        Ok(Self { server: server.server, engine: engine.server, models: engine.model })
+    }
+}
+
+fn section<T: DeserializeOwned + Default>(text: &str) -> anyhow::Result<Section<T>> {
+    toml::from_str(text).map_err(|error| at_line(text, &error))
+}
+
+/// The parser's message on one line, with the line it is about.
+fn at_line(text: &str, error: &toml::de::Error) -> anyhow::Error {
+    let message = error.message().replace('\n', " ");
+    match error.span() {
+        Some(span) => anyhow!("line {}: {message}", text[..span.start].matches('\n').count() + 1),
+        None => anyhow!("{message}"),
+    }
+}
+
+fn check_keys(table: &Table) -> anyhow::Result<()> {
+    known("", table, &["server", "model"])?;
+    if let Some(server) = table.get("server").and_then(toml::Value::as_table) {
+        let keys = server_keys();
+        known("server.", server, &keys.iter().map(String::as_str).collect::<Vec<_>>())?;
+    }
+    for model in table.get("model").and_then(toml::Value::as_array).into_iter().flatten() {
+        known("model.", model.as_table().unwrap_or(&Table::new()), &MODEL_KEYS)?;
+    }
+    Ok(())
+}
+
+/// Every flag that is a key: the flags are made from the same fields.
+pub fn server_keys() -> Vec<String> {
+    let command = ServerKeys::augment_args(EngineKeys::augment_args(clap::Command::new("keys")));
+    command.get_arguments().map(|arg| arg.get_id().to_string()).collect()
+}
+
+fn known(section: &str, table: &Table, keys: &[&str]) -> anyhow::Result<()> {
+    for key in table.keys().filter(|key| !keys.contains(&key.as_str())) {
+        if let Some((_, message)) = PLANNED_KEYS.iter().find(|(planned, _)| planned == key) {
+            bail!("`{section}{key}`: {message}");
+        }
+        match nearest(key, keys) {
+            Some(near) => bail!("unknown key `{section}{key}`; did you mean `{section}{near}`?"),
+            None => bail!("unknown key `{section}{key}`; the keys here are {}", keys.join(", ")),
+        }
+    }
+    Ok(())
+}
+
+/// The key that is meant by `key`, if one is near enough to be.
+fn nearest<'a>(key: &str, keys: &[&'a str]) -> Option<&'a str> {
+    let near = keys.iter().map(|known| (strsim::jaro_winkler(&key.replace('-', "_"), known), *known));
+    near.filter(|(likeness, _)| *likeness > 0.75).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::units::Size;
+
+    #[test]
+    fn reads_both_sections() {
+        let text = r#"
+            [server]
+            http = "127.0.0.1:9000"
+            api_key = ["a", "b"]
+            threads = 2
+            kernel = "avx2"
+            [[model]]
+            name = "small"
+            source = "smollm2"
+            kv_memory = "64MiB"
+        "#;
+        let file = File::parse(text).unwrap();
+        assert_eq!(file.server.http.as_deref(), Some("127.0.0.1:9000"));
+        assert_eq!(file.server.api_key, Some(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(file.engine.threads, Some(2));
+        assert_eq!(file.models[0].kv_memory, Some(Size(64 << 20)));
+        assert_eq!(File::parse("").unwrap(), File::default());
+    }
+
+    #[test]
+    fn refuses_and_says_what_would_be_right() {
+        let cases = [
+            ("[server]\nhtpp = 'x'", "unknown key `server.htpp`; did you mean `server.http`?"),
+            ("[server]\nmax-seqs = 3", "unknown key `server.max-seqs`; did you mean `server.max_seqs`?"),
+            ("[servr]", "unknown key `servr`; did you mean `server`?"),
+            ("[[model]]\nsouce = 'x'", "unknown key `model.souce`; did you mean `model.source`?"),
+            (
+                "[[model]]\nzzz = 'x'",
+                "unknown key `model.zzz`; the keys here are name, source, ctx, max_seqs, kv_memory, queue",
+            ),
+            ("[[model]]\nslo = {}", "`model.slo`: latency promises are not kept yet; remove it"),
+            (
+                "[server]\ngrpc = ':8001'",
+                "`server.grpc`: gRPC is not served yet; remove it and use the HTTP API",
+            ),
+            ("\n[server]\nthreads = 'two'", "line 3: invalid type: string \"two\", expected usize"),
+            ("[server]\nbody_limit = '3 apples'", "line 2: `3 apples` is no size; write 512MiB or 2GB"),
+            ("[server]\nkernel = 'sse'", "line 2: unknown variant `sse`, expected one of"),
+            ("[server\n", "line 1: "),
+            ("server = 3", "line 1: invalid type: integer `3`"),
+        ];
+        for (text, message) in cases {
+            let error = File::parse(text).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{text}\nsays {error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_list_of_model_keys_is_complete() {
+        let every = "name = 'a'\nsource = 'b'\nctx = 1\nmax_seqs = 1\nkv_memory = '1GiB'\nqueue = 1";
+        let model: ModelKeys = toml::from_str(every).unwrap();
+        let shown = format!("{model:?}");
+        assert!(!shown.contains("None"), "a key of `every` is missing: {shown}");
+        let keys: Vec<_> = every.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(keys, MODEL_KEYS);
+    }
+}

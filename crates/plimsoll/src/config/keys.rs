@@ -1,0 +1,156 @@
+//! The keys a user may set, each once: a field here is a key of the file, a flag and a variable.
+//!
+//! All are optional, so that layers can be laid over each other: what the command line and the environment leave open, the
+//! file may set, and what that leaves open has a default.
+
+use super::units::{Period, Size};
+use clap::ValueEnum;
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// How models are run. `serve`, `run` and `bench` take these.
+#[derive(Debug, Clone, Default, PartialEq, clap::Args, Deserialize)]
+#[serde(default)]
+pub struct EngineKeys {
+    /// Threads that compute [default: the cores this process may use]
+    #[arg(long, env = "PLIMSOLL_THREADS", value_name = "N")]
+    pub threads: Option<usize>,
+    /// Instruction set of the kernels [default: auto, the best this machine has]
+    #[arg(long, env = "PLIMSOLL_KERNEL", value_enum)]
+    pub kernel: Option<Kernel>,
+    /// Longest prompt plus output, in tokens [default: the model's own]
+    #[arg(long, env = "PLIMSOLL_CTX", value_name = "TOKENS")]
+    pub ctx: Option<usize>,
+    /// Sequences that run at the same time [default: 16]
+    #[arg(long, env = "PLIMSOLL_MAX_SEQS", value_name = "N")]
+    pub max_seqs: Option<usize>,
+    /// Memory for the KV cache of each model, such as 512MiB [default: 512MiB, or one full context if that is more]
+    #[arg(long, env = "PLIMSOLL_KV_MEMORY", value_name = "SIZE")]
+    pub kv_memory: Option<Size>,
+    /// Requests that may wait for each model [default: 256]
+    #[arg(long, env = "PLIMSOLL_QUEUE", value_name = "N")]
+    pub queue: Option<usize>,
+}
+
+/// How the server meets the world.
+#[derive(Debug, Clone, Default, PartialEq, clap::Args, Deserialize)]
+#[serde(default)]
+pub struct ServerKeys {
+    /// Address of the API [default: 127.0.0.1:8000]; port 0 takes a free one
+    #[arg(long, env = "PLIMSOLL_HTTP", value_name = "HOST:PORT")]
+    pub http: Option<String>,
+    /// Address of /metrics and /health, which never wait for inference [default: 127.0.0.1:8002]
+    #[arg(long, env = "PLIMSOLL_ADMIN", value_name = "HOST:PORT")]
+    pub admin: Option<String>,
+    /// A key that clients must send as `authorization: Bearer KEY`; repeatable, each key is a tenant [default: none, no
+    /// key is asked for]
+    #[arg(long, env = "PLIMSOLL_API_KEY", value_name = "KEY", value_delimiter = ',', hide_env_values = true)]
+    pub api_key: Option<Vec<String>>,
+    /// Largest request body [default: 8MiB]
+    #[arg(long, env = "PLIMSOLL_BODY_LIMIT", value_name = "SIZE")]
+    pub body_limit: Option<Size>,
+    /// How long running streams may take to finish after SIGTERM or Ctrl-C [default: 30s]
+    #[arg(long, env = "PLIMSOLL_DRAIN", value_name = "DURATION")]
+    pub drain: Option<Period>,
+    /// How log lines look [default: auto, text on a terminal and JSON otherwise]
+    #[arg(long, env = "PLIMSOLL_LOG_FORMAT", value_enum)]
+    pub log_format: Option<LogFormat>,
+    /// What is logged: error, warn, info, debug, trace, or per module as in `info,plimsoll_gateway=debug` [default: info]
+    #[arg(long, env = "PLIMSOLL_LOG", value_name = "LEVEL")]
+    pub log: Option<String>,
+    /// Write the addresses to this file, as JSON, once the server listens
+    #[arg(long, env = "PLIMSOLL_ANNOUNCE", value_name = "FILE")]
+    pub announce: Option<PathBuf>,
+}
+
+/// One `[[model]]` of the file. What it sets wins over `[server]`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ModelKeys {
+    pub name: Option<String>,
+    pub source: Option<String>,
+    pub ctx: Option<usize>,
+    pub max_seqs: Option<usize>,
+    pub kv_memory: Option<Size>,
+    pub queue: Option<usize>,
+}
+
+/// The names of the fields of [`ModelKeys`].
+pub const MODEL_KEYS: [&str; 6] = ["name", "source", "ctx", "max_seqs", "kv_memory", "queue"];
+
+/// Keys that are planned, and what to say to who uses one already.
+pub const PLANNED_KEYS: [(&str, &str); 2] = [
+    ("grpc", "gRPC is not served yet; remove it and use the HTTP API"),
+    ("slo", "latency promises are not kept yet; remove it"),
+];
+
+/// An instruction set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kernel {
+    /// The best this machine has.
+    #[default]
+    Auto,
+    /// AVX-512 with VNNI.
+    Avx512,
+    /// AVX2.
+    Avx2,
+    /// Any machine.
+    Portable,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    #[default]
+    Auto,
+    /// For people.
+    Text,
+    /// One object per line.
+    Json,
+}
+
+impl EngineKeys {
+    /// These keys, and `lower`'s where they are not set.
+    pub fn or(self, lower: Self) -> Self {
+        Self {
+            threads: self.threads.or(lower.threads),
+            kernel: self.kernel.or(lower.kernel),
+            ctx: self.ctx.or(lower.ctx),
+            max_seqs: self.max_seqs.or(lower.max_seqs),
+            kv_memory: self.kv_memory.or(lower.kv_memory),
+            queue: self.queue.or(lower.queue),
+        }
+    }
+}
+
+impl ServerKeys {
+    /// These keys, and `lower`'s where they are not set.
+    pub fn or(self, lower: Self) -> Self {
+        Self {
+            http: self.http.or(lower.http),
+            admin: self.admin.or(lower.admin),
+            api_key: self.api_key.or(lower.api_key),
+            body_limit: self.body_limit.or(lower.body_limit),
+            drain: self.drain.or(lower.drain),
+            log_format: self.log_format.or(lower.log_format),
+            log: self.log.or(lower.log),
+            announce: self.announce.or(lower.announce),
+        }
+    }
+}
+
+impl ModelKeys {
+    /// The keys of this model that an engine reads.
+    pub fn engine(&self) -> EngineKeys {
+        EngineKeys {
+            ctx: self.ctx,
+            max_seqs: self.max_seqs,
+            kv_memory: self.kv_memory,
+            queue: self.queue,
+            ..EngineKeys::default()
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Configuration: raw keys from the command line, the environment and `plimsoll.toml`, validated once, then passed on.
+//!
+//! Precedence: flag, then variable, then file, then default. clap reads the environment (`env = "PLIMSOLL_..."` in
+//! [`keys`]), so this is the one place where it is read.
+//!
+//! - [`keys`]: every key.   - [`file`]: the file.   - [`models`]: which models.   - [`units`]: `512MiB`, `30s`.
+
+mod file;
+pub mod keys;
+mod models;
+pub mod units;
+
+use anyhow::{Context, bail, ensure};
+use file::File;
+use keys::{EngineKeys, Kernel, LogFormat, ServerKeys};
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use units::{Period, Size};
+
+/// The file that is read when none is named and it is there.
+const DEFAULT_FILE: &str = "plimsoll.toml";
+const DEFAULT_HTTP: &str = "127.0.0.1:8000";
+const DEFAULT_ADMIN: &str = "127.0.0.1:8002";
+const DEFAULT_MAX_SEQS: usize = 16;
+const DEFAULT_QUEUE: usize = 256;
+const DEFAULT_BODY_LIMIT: Size = Size(8 << 20);
+const DEFAULT_DRAIN: Period = Period(Duration::from_secs(30));
+
+const THREADS: RangeInclusive<usize> = 1..=1024;
+const CTX: RangeInclusive<usize> = 16..=16_777_216;
+const MAX_SEQS: RangeInclusive<usize> = 1..=1024;
+const QUEUE: RangeInclusive<usize> = 1..=65_536;
+const KV_MEMORY: RangeInclusive<Size> = Size(1 << 20)..=Size(1 << 50);
+const BODY_LIMIT: RangeInclusive<Size> = Size(1 << 10)..=Size(1 << 30);
+
+/// A server's configuration, every value in range.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Server {
+    pub http: Address,
+    pub admin: Address,
+    pub api_keys: Vec<String>,
+    pub body_limit: u64,
+    pub drain: Duration,
+    pub log_format: LogFormat,
+    pub log: String,
+    pub announce: Option<PathBuf>,
+    pub compute: Compute,
+    pub models: Vec<Model>,
+}
+
+/// What computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compute {
+    /// `None`: as many as this process may use cores.
+    pub threads: Option<usize>,
+    pub kernel: Kernel,
+}
+
+/// One model's configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    /// What requests call it.
+    pub name: String,
+    /// Where it is pulled from.
+    pub source: String,
+    /// Longest sequence in tokens; `None`: the model's own limit.
+    pub ctx: Option<usize>,
+    /// Sequences that run at the same time.
+    pub max_seqs: usize,
+    /// Bytes for K and V; `None`: decided when the model's sizes are known.
+    pub kv_memory: Option<u64>,
+    /// Requests that may wait.
+    pub queue: usize,
+}
+
+/// Where to listen: a host name or address, and a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    pub host: String,
+    pub port: u16,
+}
+
+/// What the command line says about models and how to run them.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    pub models: Vec<String>,
+    pub engine: EngineKeys,
+    pub file: Option<PathBuf>,
+}
+
+/// The configuration of `serve`.
+pub fn server(wanted: Wanted, flags: ServerKeys) -> anyhow::Result<Server> {
+    let file = read_file(wanted.file.as_deref())?;
+    let keys = flags.or(file.server.clone());
+    let (compute, models) = engine(&wanted, &file)?;
+    ensure!(
+        !models.is_empty(),
+        "no model is named; try `plimsoll serve smollm2`, or write a [[model]] into {DEFAULT_FILE} (`plimsoll models` lists names)"
+    );
+    let api_keys = keys.api_key.unwrap_or_default();
+    ensure!(
+        api_keys.iter().all(|key| !key.trim().is_empty()),
+        "api_key: an empty key would let everybody in"
+    );
+    let body_limit = in_range("body_limit", keys.body_limit.unwrap_or(DEFAULT_BODY_LIMIT), &BODY_LIMIT)?;
+    Ok(Server {
+        http: address("http", keys.http.as_deref().unwrap_or(DEFAULT_HTTP))?,
+        admin: address("admin", keys.admin.as_deref().unwrap_or(DEFAULT_ADMIN))?,
+        api_keys,
+        body_limit: body_limit.0,
+        drain: keys.drain.unwrap_or(DEFAULT_DRAIN).0,
+        log_format: keys.log_format.unwrap_or_default(),
+        log: keys.log.unwrap_or_else(|| "info".to_owned()),
+        announce: keys.announce,
+        compute,
+        models,
+    })
+}
+
+/// The configuration of a command that runs one model and does not serve.
+pub fn single(wanted: &Wanted) -> anyhow::Result<(Compute, Model)> {
+    let (compute, models) = engine(wanted, &read_file(wanted.file.as_deref())?)?;
+    let model = models.into_iter().next().context("no model is named")?;
+    Ok((compute, model))
+}
+
+fn engine(wanted: &Wanted, file: &File) -> anyhow::Result<(Compute, Vec<Model>)> {
+    let shared = wanted.engine.clone().or(file.engine.clone());
+    let threads = shared.threads.map(|threads| in_range("threads", threads, &THREADS)).transpose()?;
+    let named = models::resolve(&wanted.models, &file.models)?;
+    let models = named.into_iter().map(|named| model(&named, wanted, file)).collect::<Result<_, _>>()?;
+    Ok((Compute { threads, kernel: shared.kernel.unwrap_or_default() }, models))
+}
+
+/// A flag speaks of all models, so it wins over what the file says of one.
+fn model(named: &models::Named, wanted: &Wanted, file: &File) -> anyhow::Result<Model> {
+    let keys = wanted.engine.clone().or(named.keys.engine()).or(file.engine.clone());
+    let checked = || {
+        anyhow::Ok(Model {
+            name: named.name.clone(),
+            source: named.source.clone(),
+            ctx: keys.ctx.map(|ctx| in_range("ctx", ctx, &CTX)).transpose()?,
+            max_seqs: in_range("max_seqs", keys.max_seqs.unwrap_or(DEFAULT_MAX_SEQS), &MAX_SEQS)?,
+            kv_memory: keys
+                .kv_memory
+                .map(|size| in_range("kv_memory", size, &KV_MEMORY))
+                .transpose()?
+                .map(|size| size.0),
+            queue: in_range("queue", keys.queue.unwrap_or(DEFAULT_QUEUE), &QUEUE)?,
+        })
+    };
+    checked().with_context(|| format!("model `{}`", named.name))
+}
+
+fn read_file(path: Option<&Path>) -> anyhow::Result<File> {
+    match path {
+        Some(path) => File::read(path),
+        None if Path::new(DEFAULT_FILE).exists() => File::read(Path::new(DEFAULT_FILE)),
+        None => Ok(File::default()),
+    }
+}
+
+fn in_range<T: PartialOrd + fmt::Display>(
+    key: &str,
+    value: T,
+    range: &RangeInclusive<T>,
+) -> anyhow::Result<T> {
+    ensure!(
+        range.contains(&value),
+        "{key} = {value} is out of range; it must be from {} to {}",
+        range.start(),
+        range.end()
+    );
+    Ok(value)
+}
+
+fn address(key: &str, text: &str) -> anyhow::Result<Address> {
+    let (host, port) = text.rsplit_once(':').unwrap_or((DEFAULT_HOST, text));
+    let Ok(port) = port.parse() else {
+        bail!("{key} = `{text}` is no address; write HOST:PORT, such as {DEFAULT_HTTP}");
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let host = if host.is_empty() { DEFAULT_HOST } else { host };
+    Ok(Address { host: host.to_owned(), port })
+}
+
+/// Loopback: reached from outside only when asked for.
+const DEFAULT_HOST: &str = "127.0.0.1";
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+use super::keys::ModelKeys;
+use super::*;
+use std::io::Write;
+
+fn wanted(models: &[&str], engine: EngineKeys, file: &str) -> (Wanted, tempfile::NamedTempFile) {
+    let mut on_disk = tempfile::NamedTempFile::new().unwrap();
+    on_disk.write_all(file.as_bytes()).unwrap();
+    let models = models.iter().map(|name| (*name).to_owned()).collect();
+    (Wanted { models, engine, file: Some(on_disk.path().to_owned()) }, on_disk)
+}
+
+fn config(models: &[&str], engine: EngineKeys, server: ServerKeys, file: &str) -> anyhow::Result<Server> {
+    let (wanted, _on_disk) = wanted(models, engine, file);
+    super::server(wanted, server)
+}
+
+#[test]
+fn defaults() {
+    let config = config(&["smollm2"], EngineKeys::default(), ServerKeys::default(), "").unwrap();
+    assert_eq!(config.http.to_string(), DEFAULT_HTTP);
+    assert_eq!(config.admin.to_string(), DEFAULT_ADMIN);
+    assert_eq!(config.compute, Compute { threads: None, kernel: Kernel::Auto });
+    assert_eq!(config.models[0].max_seqs, DEFAULT_MAX_SEQS);
+    assert_eq!(config.models[0].ctx, None);
+    assert!(config.api_keys.is_empty());
+}
+
+#[test]
+fn a_flag_wins_over_the_model_and_that_over_the_server() {
+    let file = "[server]\nqueue = 3\nmax_seqs = 3\nctx = 300\nhttp = ':1'\nadmin = ':2'\n\
+                [[model]]\nsource = 'smollm2'\nmax_seqs = 2\nctx = 200";
+    let flags = EngineKeys { ctx: Some(100), ..EngineKeys::default() };
+    let server = ServerKeys { http: Some(":9".into()), ..ServerKeys::default() };
+    let config = config(&[], flags, server, file).unwrap();
+    let model = &config.models[0];
+    assert_eq!((model.ctx, model.max_seqs, model.queue), (Some(100), 2, 3));
+    assert_eq!((config.http.port, config.admin.port), (9, 2));
+}
+
+#[test]
+fn every_value_is_in_range() {
+    let cases = [
+        ("[server]\nmax_seqs = 0", "max_seqs = 0 is out of range; it must be from 1 to 1024"),
+        ("[server]\nqueue = 100000", "queue = 100000 is out of range; it must be from 1 to 65536"),
+        ("[server]\nctx = 1", "ctx = 1 is out of range"),
+        ("[server]\nthreads = 0", "threads = 0 is out of range"),
+        ("[server]\nkv_memory = '1KiB'", "kv_memory = 1 KiB is out of range"),
+        ("[server]\nbody_limit = '1B'", "body_limit = 1 B is out of range"),
+        ("[server]\nhttp = 'here'", "http = `here` is no address; write HOST:PORT, such as 127.0.0.1:8000"),
+        ("[server]\nadmin = 'a:70000'", "admin = `a:70000` is no address"),
+        ("[server]\napi_key = ['']", "api_key: an empty key"),
+    ];
+    for (file, message) in cases {
+        let error = config(&["smollm2"], EngineKeys::default(), ServerKeys::default(), file).unwrap_err();
+        assert!(format!("{error:#}").contains(message), "{file}\nsays {error:#}");
+    }
+}
+
+#[test]
+fn a_server_needs_a_model() {
+    let error = config(&[], EngineKeys::default(), ServerKeys::default(), "").unwrap_err();
+    assert!(error.to_string().contains("plimsoll serve smollm2"), "{error}");
+}
+
+#[test]
+fn addresses() {
+    let cases = [
+        ("8000", "127.0.0.1:8000"),
+        (":8000", "127.0.0.1:8000"),
+        ("localhost:0", "localhost:0"),
+        ("0.0.0.0:80", "0.0.0.0:80"),
+        ("[::1]:80", "[::1]:80"),
+    ];
+    for (text, shown) in cases {
+        assert_eq!(address("http", text).unwrap().to_string(), shown, "{text}");
+    }
+}
+
+#[test]
+fn the_documents_example_is_true() {
+    let document = include_str!("../../../../docs/configuration.md");
+    let (_, rest) = document.split_once("```toml\n").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let config = config(&[], EngineKeys::default(), ServerKeys::default(), example).unwrap();
+    assert_eq!(config.models.len(), 2);
+}
+
+#[test]
+fn the_document_explains_every_key() {
+    let document = include_str!("../../../../docs/configuration.md");
+    for key in file::server_keys() {
+        let row = format!("| `{key}` | `--{}` | `PLIMSOLL_", key.replace('_', "-"));
+        assert!(document.contains(&row), "docs/configuration.md lacks a row that starts {row}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_an_error_when_it_was_named() {
+    let wanted = Wanted { file: Some("no-such.toml".into()), ..Wanted::default() };
+    let error = single(&wanted).unwrap_err();
+    assert!(error.to_string().starts_with("cannot read the configuration file no-such.toml"), "{error}");
+    assert!(ModelKeys::default().engine() == EngineKeys::default());
+}
