@@ -17,12 +17,14 @@
 //! positions are depths.
 //!
 //! Atomics, cells and threads come from the private module `sync`, which is `loom`'s under `--cfg loom`:
-//! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-ring --release --test loom`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-ring --release`.
 
+pub mod bytes;
 mod capacity;
 mod mpmc;
 mod overflow;
 mod pad;
+mod pressure;
 mod room;
 pub mod spsc;
 mod sync;
@@ -30,4 +32,5 @@ mod wake;
 
 pub use mpmc::Ring;
 pub use overflow::{Overflow, Pushed};
+pub use pressure::{Level, Pressure};
 pub use wake::{Wake, thread_waker};

@@ -65,15 +65,19 @@ impl<T> Ring<T> {
     /// # Panics
     /// When `capacity` is 0.
     pub fn new(capacity: usize) -> Self {
-        let slots = slots_for(capacity);
+        Self::starting_at(0, slots_for(capacity))
+    }
+
+    /// An empty ring of `slots` slots, a power of two, whose cursors are both at `position`, a multiple of it.
+    fn starting_at(position: usize, slots: usize) -> Self {
         Self {
-            tail: CachePadded(AtomicUsize::new(0)),
-            head: CachePadded(AtomicUsize::new(0)),
+            tail: CachePadded(AtomicUsize::new(position)),
+            head: CachePadded(AtomicUsize::new(position)),
             room: CachePadded(Room::new()),
             mask: slots - 1,
             slots: (0..slots)
-                .map(|position| Slot {
-                    stamp: AtomicUsize::new(free_at(position)),
+                .map(|index| Slot {
+                    stamp: AtomicUsize::new(free_at(position.wrapping_add(index))),
                     value: UnsafeCell::new(MaybeUninit::uninit()),
                 })
                 .collect(),
@@ -249,5 +253,28 @@ impl<T> std::fmt::Debug for Ring<T> {
             .field("len", &self.len())
             .field("capacity", &self.capacity())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_may_wrap() {
+        for slots in [1, 2, 8] {
+            let ring = Ring::starting_at(0_usize.wrapping_sub(slots), slots);
+            for lap in 0..3 {
+                for item in 0..slots {
+                    assert_eq!((ring.len(), ring.try_push((lap, item))), (item, Ok(())));
+                }
+                assert_eq!(ring.try_push((lap, slots)), Err((lap, slots)));
+                assert_eq!(ring.push((lap, slots), Overflow::EvictOldest), Pushed::Evicted((lap, 0)));
+                for item in 1..=slots {
+                    assert_eq!(ring.try_pop(), Some((lap, item)));
+                }
+                assert_eq!((ring.try_pop(), ring.is_empty()), (None, true));
+            }
+        }
     }
 }

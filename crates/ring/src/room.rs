@@ -58,3 +58,28 @@ impl Room {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(all(test, loom))]
+mod tests {
+    use super::*;
+    use crate::sync::Arc;
+    use loom::thread;
+
+    #[test]
+    fn two_sleepers_are_woken_by_two_pops() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let shared = Arc::new((Room::new(), AtomicUsize::new(0)));
+            let sleepers = [(); 2].map(|()| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.0.wait_while(|| shared.1.load(SeqCst) == 0))
+            });
+            for _ in 0..2 {
+                shared.1.fetch_add(1, SeqCst);
+                shared.0.freed();
+            }
+            sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("no panic"));
+        });
+    }
+}

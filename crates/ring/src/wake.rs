@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::task::Waker;
 use std::thread::Thread;
 
-use crate::sync::{AtomicUsize, UnsafeCell, fence};
+use crate::sync::{AtomicUsize, UnsafeCell, fence, spin_loop};
 
 const EMPTY: usize = 0;
 const WRITING: usize = 1;
@@ -63,6 +63,7 @@ impl Wake {
             && self.state.compare_exchange(state, WRITING, Acquire, Relaxed).is_ok();
         if !is_mine {
             new.wake();
+            spin_loop();
             fence(SeqCst);
             return;
         }

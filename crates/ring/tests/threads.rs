@@ -178,3 +178,34 @@ fn a_consumer_is_woken_once_for_each_time_it_found_nothing() {
     drop(producer);
     assert_eq!((consumer.poll_pop(&mut context), woken()), (Poll::Ready(None), 2));
 }
+
+#[test]
+fn frames_arrive_whole() {
+    let (mut writer, mut reader) = plimsoll_ring::bytes::ring(128);
+    let len = |index: usize| index * 7 % 57;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for index in 0..ITEMS {
+                let mut grant = loop {
+                    match writer.grant(len(index)) {
+                        Ok(grant) => break grant,
+                        Err(_) => thread::yield_now(),
+                    }
+                };
+                grant.fill(index as u8);
+                grant.commit(len(index));
+            }
+        });
+        let mut index = 0;
+        while index < ITEMS {
+            match reader.read() {
+                Some(frame) => {
+                    assert!(frame.len() == len(index) && frame.iter().all(|byte| *byte == index as u8));
+                    frame.release();
+                    index += 1;
+                }
+                None => thread::yield_now(),
+            }
+        }
+    });
+}

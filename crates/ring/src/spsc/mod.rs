@@ -7,7 +7,7 @@
 //! The producer polls for room ([`Producer::free`]). The consumer may poll too, or leave a waker ([`Consumer::poll_pop`],
 //! [`Consumer::pop`]): then it is woken once for each time it found the ring empty, not once per item.
 
-mod cursor;
+pub(crate) mod cursor;
 mod slots;
 mod values;
 
