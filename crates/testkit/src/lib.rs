@@ -1,5 +1,7 @@
 //! Test doubles: a scripted engine, a scripted service, tiny models.
 //!
+//! - [`engine`]: an engine that follows a script and notices when its KV blocks are mixed up.
 //! - [`tiny`]: tiny models with random weights.
 
+pub mod engine;
 pub mod tiny;
