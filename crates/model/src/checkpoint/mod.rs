@@ -3,27 +3,49 @@
 //! Nothing here trusts a length, offset, count or string of a file.
 //!
 //! - [`open`]: a path to a checkpoint, by what lies there.
-//! - [`Gguf`]: GGUF files.
+//! - [`Gguf`]: GGUF files. [`HfFolder`]: Hugging Face folders.
 //! - `weights`: weights by role, shapes and types checked; `limits`: bounds on what a file may claim.
-//! - `source`: positioned reads; `fault`: errors before the path is added.
+//! - `source`: positioned reads; `fault`: errors before the path is added; `title`: names for people.
 
 mod fault;
 mod gguf;
+mod hf;
 mod limits;
 mod source;
+mod title;
 mod weights;
 
 pub use gguf::Gguf;
+pub use hf::HfFolder;
 
 use crate::spec::{DecoderSpec, Role};
 use std::path::{Path, PathBuf};
 
-/// Opens the model at `path`: a GGUF file.
+/// Opens the model at `path`: a GGUF file, or a Hugging Face folder.
 ///
 /// # Errors
 /// When it cannot be read, is not sound, or is of a kind that is not run.
 pub fn open(path: &Path) -> Result<Box<dyn Checkpoint>, CheckpointError> {
+    if path.is_dir() {
+        return Ok(Box::new(HfFolder::open(path)?));
+    }
+    let part_of_folder =
+        path.extension().is_some_and(|extension| extension == "safetensors" || extension == "json");
+    if part_of_folder && let Some(folder) = path.parent() {
+        let what = format!("a file of a Hugging Face folder; name the folder, {}", folder.display());
+        return Err(CheckpointError::Unsupported { path: path.to_path_buf(), what });
+    }
     Ok(Box::new(Gguf::open(path)?))
+}
+
+/// Reads the header of a safetensors file that is in memory, and checks it. For fuzzing; a folder's files are opened by
+/// [`HfFolder::open`].
+///
+/// # Errors
+/// When it is not sound.
+pub fn check_safetensors(bytes: Vec<u8>) -> Result<Vec<Tensor>, CheckpointError> {
+    let found = hf::safetensors::read(&bytes, 0).map_err(|fault| fault.at(Path::new("memory")))?;
+    Ok(found.into_iter().map(|found| found.tensor).collect())
 }
 
 /// How a weight's numbers are stored.

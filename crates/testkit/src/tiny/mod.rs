@@ -2,6 +2,7 @@
 //! the same noise every time.
 //!
 //! - [`Gguf`]: a GGUF file of the `llama` architecture. [`gguf_writer::Writer`]: any GGUF file, wrong ones too.
+//! - [`HfFolder`]: a Hugging Face folder. [`hf::safetensors`]: the bytes of a safetensors file.
 //! - [`vocab`]: the vocabulary of both: 256 bytes, a few merges, three special tokens.
 //! - [`weights`]: the random weights; [`encode`]: weight types.
 //!
@@ -17,8 +18,10 @@
 pub mod encode;
 pub mod gguf;
 pub mod gguf_writer;
+pub mod hf;
 pub mod vocab;
 pub mod weights;
 
 pub use gguf::Gguf;
+pub use hf::HfFolder;
 pub use weights::Sizes;

@@ -19,6 +19,7 @@ use super::{
     fault::{Fault, bad, quote, unsupported},
     limits,
     source::{DiskFile, Source},
+    title,
     weights::{Found, Weights},
 };
 use crate::spec::{DecoderSpec, Role, Rope, RopeScaling};
@@ -69,7 +70,7 @@ impl Gguf {
         let files: Vec<(PathBuf, Box<dyn Source>)> = vec![(path.to_path_buf(), source)];
         let weights = Weights::new(&spec, found, files, llama::name)?;
         Ok(Self {
-            title: title(metadata.text("general.name")?, path, weights.main_dtype()),
+            title: title::of_file(metadata.text("general.name")?, path, weights.main_dtype()),
             chat_template: metadata.text("tokenizer.chat_template")?.map(str::to_owned),
             tokenizer: TokenizerSource::Gguf(Box::new(vocab)),
             spec,
@@ -161,15 +162,6 @@ fn read_factors(source: &dyn Source, info: &TensorInfo, rope: &mut Rope) -> Resu
     }
     rope.scaling = RopeScaling::Factors(factors);
     Ok(())
-}
-
-/// The file's own name for the model, or the file's name, with the weight type if it does not say it.
-fn title(name: Option<&str>, path: &Path, dtype: DType) -> String {
-    let stem = || path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy().into_owned());
-    let name = name.map(str::trim).filter(|name| !name.is_empty()).map_or_else(stem, str::to_owned);
-    let name: String = name.chars().filter(|c| !c.is_control()).take(120).collect();
-    let dtype = format!("{dtype:?}");
-    if name.to_uppercase().contains(&dtype) { name } else { format!("{name} {dtype}") }
 }
 
 impl Checkpoint for Gguf {
