@@ -23,7 +23,7 @@ pub struct HfFolder {
     pub dtype: DType,
     /// How many weight files; more than one comes with an index.
     pub shards: usize,
-    /// Laid over `config.json`: `null` removes a field.
+    /// Laid over `config.json`; `null` is written as such, which readers take for absent.
     pub config: Map<String, Value>,
     /// Laid over `tokenizer_config.json`.
     pub tokenizer_config: Map<String, Value>,
@@ -88,7 +88,8 @@ impl HfFolder {
         let (mut header, mut data) = (Map::new(), Vec::new());
         for weight in weights {
             let bytes = encode(&weight.values, self.dtype);
-            let shape = if weight.is_norm() { json!([weight.cols]) } else { json!([weight.rows, weight.cols]) };
+            let shape =
+                if weight.is_norm() { json!([weight.cols]) } else { json!([weight.rows, weight.cols]) };
             let offsets = [data.len(), data.len() + bytes.len()];
             header.insert(name(weight), json!({ "dtype": kind, "shape": shape, "data_offsets": offsets }));
             data.extend(bytes);
@@ -128,7 +129,6 @@ pub fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
 fn lay_over(mut base: Value, over: &Map<String, Value>) -> Value {
     if let Value::Object(base) = &mut base {
         base.extend(over.clone());
-        base.retain(|_, value| !value.is_null());
     }
     base
 }
@@ -137,7 +137,8 @@ fn lay_over(mut base: Value, over: &Map<String, Value>) -> Value {
 pub fn tokenizer() -> Value {
     let tokens = vocab::tokens();
     let (plain, specials) = tokens.split_at(vocab::FIRST_SPECIAL as usize);
-    let ids: Map<String, Value> = plain.iter().enumerate().map(|(id, text)| (text.clone(), json!(id))).collect();
+    let ids: Map<String, Value> =
+        plain.iter().enumerate().map(|(id, text)| (text.clone(), json!(id))).collect();
     let added: Vec<Value> = (vocab::FIRST_SPECIAL..)
         .zip(specials)
         .map(|(id, content)| {
@@ -145,9 +146,7 @@ pub fn tokenizer() -> Value {
                     "normalized": false, "special": true })
         })
         .collect();
-    let byte_level = |regex: bool| {
-        json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": regex })
-    };
+    let byte_level = |regex: bool| json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": regex });
     json!({
         "version": "1.0",
         "truncation": null,
