@@ -2,13 +2,16 @@
 //!
 //! - [`AlignedBuf`]: zeroed numbers on a cache line border (large ones on a huge page border), for weights, KV and scratch.
 //! - [`view()`] and [`view_mut()`]: the same memory as numbers of another type, without copying.
+//! - [`Pool`] of [`Reset`] objects: a fixed number, made at the start, that come back when their guards are dropped.
 //!
 //! Nothing here does I/O, reads a clock or asks the machine anything: sizes and limits are given as values.
 
 mod buffer;
 mod number;
+mod pool;
 mod view;
 
 pub use buffer::{AlignedBuf, OutOfMemory};
 pub use number::Number;
+pub use pool::{Pool, PoolCounts, Pooled, Reset};
 pub use view::{ViewError, view, view_mut};

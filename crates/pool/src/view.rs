@@ -25,7 +25,7 @@ pub enum ViewError {
     },
 }
 
-/// `numbers` as numbers of type `U`, in the machine's byte order, without copying.
+/// `numbers` as numbers of type `U`, in the machine's byte order, without copying. None are none, wherever they lie.
 ///
 /// # Errors
 /// When the memory is not aligned for `U` or not a multiple of its size.
@@ -36,6 +36,9 @@ pub enum ViewError {
 /// assert_eq!(bytes.len(), 8);
 /// ```
 pub fn view<T: Number, U: Number>(numbers: &[T]) -> Result<&[U], ViewError> {
+    if numbers.is_empty() {
+        return Ok(&[]);
+    }
     let count = fit::<T, U>(numbers)?;
     // SAFETY: `fit` checked alignment and that `count` numbers of `U` cover exactly the bytes of `numbers`; every bit
     // pattern is a `U` (`Number`).
@@ -47,6 +50,9 @@ pub fn view<T: Number, U: Number>(numbers: &[T]) -> Result<&[U], ViewError> {
 /// # Errors
 /// As [`view()`].
 pub fn view_mut<T: Number, U: Number>(numbers: &mut [T]) -> Result<&mut [U], ViewError> {
+    if numbers.is_empty() {
+        return Ok(&mut []);
+    }
     let count = fit::<T, U>(numbers)?;
     // SAFETY: as in `view`, and whatever is written as a `U` is a `T` too (`Number`).
     Ok(unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), count) })
