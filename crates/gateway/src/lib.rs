@@ -1,1 +1,32 @@
-//! HTTP over the service trait.
+//! HTTP over the service trait: OpenAI's API for clients, and a control plane for operators.
+//!
+//! Never here: scheduling decisions (the service admits or refuses), model code, and statuses of its own (the table in
+//! `plimsoll_api::error` has them all).
+//!
+//! The way of a request: `server` accepts and bounds connections → `exchange` gives it an id and notes how it ends →
+//! `auth` finds the tenant → `routes` → `body` reads under a limit → `plimsoll_api::openai` checks → `generate` asks the
+//! service and writes the answer, whole or as server-sent events. Dropping a future or a body anywhere on this way
+//! drops the `Generation`, which cancels it.
+//!
+//! - [`serve`] runs the API until told to stop, then drains.
+//! - [`control`] runs `/metrics` and health on a thread and a port of their own, so that they answer while every core computes.
+//! - [`GatewayConfig`]: every limit, with its default.
+//! - `refusal`: an error of the table as an HTTP answer.
+
+mod app;
+mod auth;
+mod body;
+mod config;
+pub mod control;
+mod exchange;
+mod generate;
+mod info;
+mod refusal;
+mod server;
+
+pub use app::Gateway;
+pub use config::{ConfigError, GatewayConfig};
+pub use server::serve;
+
+/// The version that `/version` gives.
+const VERSION: &str = env!("CARGO_PKG_VERSION");

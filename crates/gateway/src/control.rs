@@ -1,0 +1,102 @@
+//! The control plane: `/metrics` and health on a thread and a port of their own.
+//!
+//! One thread with one runtime and nothing else on it: whatever the gateway and the engine do, the kernel gives this thread
+//! its turn, and a scrape is answered in milliseconds.
+
+use crate::app::{method_not_allowed, not_found};
+use crate::info;
+use crate::server::{Connections, Drain, accept_until};
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use plimsoll_api::service::Service;
+use plimsoll_telemetry::{CONTENT_TYPE as METRICS_TYPE, Metrics};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Few, because only operators and their probes come here.
+const MAX_CONNECTIONS: usize = 256;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A running control plane; ends when dropped.
+pub struct Control {
+    address: SocketAddr,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Clone)]
+struct Plane {
+    service: Arc<dyn Service>,
+    metrics: Arc<Metrics>,
+}
+
+/// Starts the control plane on `listener`.
+///
+/// # Errors
+/// When the thread or its runtime cannot be made.
+pub fn spawn(listener: TcpListener, service: Arc<dyn Service>, metrics: Arc<Metrics>) -> io::Result<Control> {
+    let address = listener.local_addr()?;
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let stop = CancellationToken::new();
+    let stopped = stop.clone().cancelled_owned();
+    let router = router(Plane { service, metrics });
+    let listener = {
+        let _inside = runtime.enter();
+        tokio::net::TcpListener::from_std(listener)?
+    };
+    let connections = Connections { most: MAX_CONNECTIONS, ..Connections::default() };
+    let drain = Drain { timeout: DRAIN_TIMEOUT, ..Drain::default() };
+    let thread = thread::Builder::new()
+        .name("plimsoll-control".to_owned())
+        .spawn(move || runtime.block_on(accept_until(listener, router, connections, stopped, drain)))?;
+    Ok(Control { address, stop, thread: Some(thread) })
+}
+
+impl Control {
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends it and waits until it has ended.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the control plane panicked");
+        }
+    }
+}
+
+fn router(plane: Plane) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/health", get(health))
+        .route("/ping", get(info::ping))
+        .route("/version", get(info::version))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(plane)
+}
+
+async fn metrics(State(plane): State<Plane>) -> Response {
+    ([(CONTENT_TYPE, METRICS_TYPE)], plane.metrics.render()).into_response()
+}
+
+async fn health(State(plane): State<Plane>) -> Response {
+    info::answer_readiness(plane.service.readiness())
+}

@@ -1,0 +1,95 @@
+//! Server-sent events, written into one reused buffer.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use plimsoll_api::error::Error;
+use plimsoll_api::openai::response::{Answer, ErrorBody, UsageBody};
+use serde::Serialize;
+
+const FINGERPRINT: &str = concat!("plimsoll-", env!("CARGO_PKG_VERSION"));
+
+/// What every chunk of an answer begins with.
+pub struct Head {
+    pub id: String,
+    pub created: u64,
+    pub model: String,
+}
+
+impl Head {
+    /// An answer or a chunk with these choices.
+    pub fn answer<C>(
+        &self,
+        object: &'static str,
+        choices: C,
+        usage: Option<Option<UsageBody>>,
+    ) -> Answer<'_, C> {
+        let Self { id, created, model } = self;
+        Answer { id, object, created: *created, model, system_fingerprint: FINGERPRINT, choices, usage }
+    }
+}
+
+/// Frames that have not been sent.
+pub struct Frames {
+    head: Head,
+    object: &'static str,
+    /// What chunks say of the usage: nothing, or `null` until the last.
+    usage: Option<Option<UsageBody>>,
+    buffer: BytesMut,
+}
+
+impl Frames {
+    /// Chunks are called `object`; with `include_usage` each has a field `usage`.
+    pub fn new(head: Head, object: &'static str, include_usage: bool) -> Self {
+        Self { head, object, usage: include_usage.then_some(None), buffer: BytesMut::new() }
+    }
+
+    /// A chunk with one choice.
+    pub fn choice<C: Serialize>(&mut self, choice: C) {
+        let answer = self.head.answer(self.object, [choice], self.usage);
+        write(&mut self.buffer, &answer);
+    }
+
+    /// A chunk without choices and with the usage, if those were asked for.
+    pub fn usage(&mut self, usage: UsageBody) {
+        if self.usage.is_some() {
+            let none: [(); 0] = [];
+            write(&mut self.buffer, &self.head.answer(self.object, none, Some(Some(usage))));
+        }
+    }
+
+    /// An error in the midst of a stream.
+    pub fn error(&mut self, error: &Error) {
+        write(&mut self.buffer, &ErrorBody::from(error));
+    }
+
+    /// The end.
+    pub fn done(&mut self) {
+        self.buffer.extend_from_slice(b"data: [DONE]\n\n");
+    }
+
+    /// A sign of life, which clients skip.
+    pub fn comment(&mut self) {
+        self.buffer.extend_from_slice(b": waiting\n\n");
+    }
+
+    /// Bytes written and not taken.
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Takes what was written.
+    pub fn take(&mut self) -> Option<Bytes> {
+        (!self.buffer.is_empty()).then(|| self.buffer.split().freeze())
+    }
+}
+
+fn write<T: Serialize>(buffer: &mut BytesMut, value: &T) {
+    let before = buffer.len();
+    buffer.extend_from_slice(b"data: ");
+    if let Err(error) = serde_json::to_writer((&mut *buffer).writer(), value) {
+        // Our shapes always serialize; half a frame must not be sent if one ever did not.
+        tracing::error!(%error, "a chunk could not be written as JSON");
+        buffer.truncate(before);
+        return;
+    }
+    buffer.extend_from_slice(b"\n\n");
+}

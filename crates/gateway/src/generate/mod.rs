@@ -1,0 +1,128 @@
+//! `/v1/chat/completions` and `/v1/completions`.
+//!
+//! - `happenings`: the events of all prompts of a request, as one stream.
+//! - `dialect`: how chat and completions differ in what they write.
+//! - `frames`: server-sent events, written into one reused buffer.
+//! - `sse`, `whole`: the two ways to answer.
+
+mod dialect;
+mod frames;
+mod happenings;
+mod sse;
+mod whole;
+
+use crate::app::App;
+use crate::auth::Tenant;
+use crate::body;
+use crate::exchange::{Exchange, new_id};
+use crate::info::refuse_unready;
+use crate::refusal::Refusal;
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use dialect::{Chat, Dialect, Text};
+use frames::Head;
+use happenings::Happenings;
+use plimsoll_api::error::{Error, Reason};
+use plimsoll_api::openai::{self, Caller, Job, Limits};
+use plimsoll_api::service::{ModelCard, Readiness};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How a body is read in one dialect.
+type Read = fn(&[u8], &[ModelCard], Caller<'_>, Limits) -> Result<Job, Error>;
+
+/// `POST /v1/chat/completions`.
+pub async fn chat(
+    State(app): State<Arc<App>>,
+    Extension(exchange): Extension<Arc<Exchange>>,
+    Extension(Tenant(tenant)): Extension<Tenant>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    answer::<Chat>(app, exchange, tenant, request, openai::chat::read).await
+}
+
+/// `POST /v1/completions`.
+pub async fn completion(
+    State(app): State<Arc<App>>,
+    Extension(exchange): Extension<Arc<Exchange>>,
+    Extension(Tenant(tenant)): Extension<Tenant>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    answer::<Text>(app, exchange, tenant, request, openai::completion::read).await
+}
+
+async fn answer<D: Dialect>(
+    app: Arc<App>,
+    exchange: Arc<Exchange>,
+    tenant: u32,
+    request: Request,
+    read: Read,
+) -> Result<Response, Refusal> {
+    if app.readiness() == Readiness::Draining {
+        refuse_unready(Readiness::Draining)?;
+    }
+    let job = {
+        let body = body::read(request.into_body(), &app.config).await?;
+        let caller = Caller { request_id: exchange.request_id(), tenant };
+        let limits = Limits { max_choices: app.config.max_choices };
+        read(&body, &app.service.models(), caller, limits).map_err(|error| still_loading(&app, error))?
+    };
+    exchange.concerns(&job.model);
+    let reply = Reply::<D>::new(&job);
+    let closing = app.closing.clone();
+    let respond = async {
+        let happenings = admit(&app, &job).await?;
+        if job.stream {
+            exchange.streams();
+            Ok(sse::response(happenings, reply, &app, Arc::clone(&exchange)))
+        } else {
+            whole::response(happenings, reply, &exchange).await
+        }
+    };
+    tokio::select! {
+        answer = respond => Ok(answer?),
+        () = closing.cancelled() => Err(Refusal(cut_short())),
+    }
+}
+
+/// A model that is not there yet may be there soon.
+fn still_loading(app: &App, error: Error) -> Error {
+    match app.readiness() {
+        Readiness::Loading if error.reason == Reason::NotFound => {
+            refuse_unready(Readiness::Loading).err().unwrap_or(error)
+        }
+        _ => error,
+    }
+}
+
+/// What a request is told that ran when the time to drain was over.
+fn cut_short() -> Error {
+    Error::new(Reason::Draining, "the server went down before this answer was complete")
+}
+
+/// Starts every prompt, or none: an early return drops, and so cancels, those that were admitted before the one refused.
+async fn admit(app: &App, job: &Job) -> Result<Happenings, Error> {
+    let mut admitted = Vec::with_capacity(job.requests.len());
+    for request in &job.requests {
+        admitted.push(app.service.generate(request.clone()).await?);
+    }
+    Ok(Happenings::new(admitted, job.n))
+}
+
+/// What is needed to write an answer.
+struct Reply<D> {
+    head: Head,
+    dialect: D,
+    choices: usize,
+    include_usage: bool,
+}
+
+impl<D: Dialect> Reply<D> {
+    fn new(job: &Job) -> Self {
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let choices = job.requests.len() * job.n as usize;
+        let head = Head { id: new_id(D::ID_PREFIX), created, model: job.model.clone() };
+        Self { head, dialect: D::new(choices, job.logprobs), choices, include_usage: job.include_usage }
+    }
+}
