@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A tiny GGUF model of the `llama` architecture.
+/// A tiny GGUF model of the `llama` architecture: with the same seed and sizes the same model as [`super::HfFolder`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gguf {
     /// Seed of its weights.
@@ -58,7 +58,8 @@ impl Gguf {
         for (key, value) in &self.metadata {
             writer.set(key, value.clone());
         }
-        for weight in self.sizes.weights(self.seed) {
+        for mut weight in self.sizes.weights(self.seed) {
+            self.reorder(&mut weight);
             let dtype = if weight.is_norm() { DType::F32 } else { self.dtype };
             let dims = if weight.is_norm() { vec![weight.cols] } else { vec![weight.cols, weight.rows] };
             writer.tensor(&name(&weight), &dims, type_number(dtype), &encode(&weight.values, dtype));
@@ -67,6 +68,18 @@ impl Gguf {
             writer.tensor("rope_freqs.weight", &[factors.len()], 0, &encode(factors, DType::F32));
         }
         writer
+    }
+
+    /// Files of this architecture have the rows of a query or key head in pairs that turn together, folders have the
+    /// first halves of all pairs before the second: with the rows moved as converters do, both are the same model.
+    fn reorder(&self, weight: &mut Weight) {
+        if !matches!(weight.part, Part::Query | Part::Key) {
+            return;
+        }
+        let (dim, cols) = (self.sizes.head_dim, weight.cols);
+        let from = |row: usize| row / dim * dim + row % dim / 2 + row % 2 * dim / 2;
+        weight.values =
+            (0..weight.rows).flat_map(|row| &weight.values[from(row) * cols..][..cols]).copied().collect();
     }
 
     fn describe(&self, writer: &mut Writer) {
