@@ -150,6 +150,7 @@ impl Door {
             .timer(TokioTimer::new())
             .header_read_timeout(self.connections.header_timeout)
             .max_buf_size(self.connections.buffer)
+            .max_header_size(self.connections.buffer)
             .keep_alive(draining.is_some())
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router.clone()));
         async move {
