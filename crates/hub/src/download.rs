@@ -35,6 +35,8 @@ pub(crate) struct Job<'a> {
 struct PartRecord {
     url: String,
     etag: String,
+    /// Of the whole file.
+    bytes: Option<u64>,
 }
 
 /// How one try ended that did not finish the file.
@@ -74,6 +76,10 @@ pub(crate) fn fetch(
 fn attempt(client: &Client, limits: &Limits, job: &Job<'_>, progress: &dyn Progress) -> Result<(), Stop> {
     let have = part_len(job.part);
     let record = read_record(job).filter(|_| have > 0);
+    if record.as_ref().is_some_and(|record| record.bytes == Some(have)) {
+        // An earlier pull ended between the last byte and what comes after it.
+        return Ok(());
+    }
     let resume = record.as_ref().map(|record| (have, record.etag.as_str()));
     let ask = Ask { url: job.url, token: job.token, resume };
     let answer = client.get(&ask).map_err(Stop::Passing)?;
@@ -85,10 +91,9 @@ fn attempt(client: &Client, limits: &Limits, job: &Job<'_>, progress: &dyn Progr
         }
         (StatusCode::OK, _) => {
             let total = content_length(&answer.headers);
-            begin_part(job, &answer.headers).map_err(Stop::Final)?;
             Transfer { limits, job, progress, done: 0, total }.run(answer)
         }
-        // All of it may be there already, or the file has shrunk: only a fresh start can tell.
+        // The file has shrunk.
         (StatusCode::RANGE_NOT_SATISFIABLE, Some(_)) => Err(restart(job, "the file has changed".into())),
         (status, _) => {
             let error = HubError::Status {
@@ -116,10 +121,10 @@ pub(crate) fn discard(part: &Path) -> Result<(), HubError> {
 }
 
 /// An empty part, with the record that lets a later try resume it if the server named a strong ETag.
-fn begin_part(job: &Job<'_>, headers: &HeaderMap) -> Result<(), HubError> {
+fn begin_part(job: &Job<'_>, bytes: Option<u64>, headers: &HeaderMap) -> Result<(), HubError> {
     discard(job.part)?;
     if let Some(etag) = strong_etag(headers) {
-        let record = PartRecord { url: job.url.into(), etag: etag.into() };
+        let record = PartRecord { url: job.url.into(), etag: etag.into(), bytes };
         let text =
             serde_json::to_vec(&record).map_err(|error| HubError::io("write", job.part)(error.into()))?;
         fsx::write_atomic(&record_path(job.part), &text)?;
@@ -139,6 +144,9 @@ struct Transfer<'a> {
 impl Transfer<'_> {
     fn run(mut self, answer: Answer) -> Result<(), Stop> {
         self.check_announced(&answer.headers).map_err(Stop::Final)?;
+        if self.done == 0 {
+            begin_part(self.job, self.total, &answer.headers).map_err(Stop::Final)?;
+        }
         self.progress.begin(
             &format!("download {}", self.job.label),
             self.done,

@@ -191,7 +191,7 @@ pub enum HubError {
     #[error("there is no cache folder: set XDG_CACHE_HOME or HOME to an absolute path")]
     NoCacheDir,
     /// The file system refused.
-    #[error("{doing} {}: {}{}", .path.display(), .source, io_advice(.source))]
+    #[error("could not {doing} {}{}", .path.display(), io_advice(.source))]
     Io {
         /// What was being done ("write").
         doing: &'static str,
@@ -224,5 +224,24 @@ fn io_advice(error: &io::Error) -> &'static str {
             ". Make the folder writable for this user, or set XDG_CACHE_HOME to one that is"
         }
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_and_a_forbidden_folder_say_what_to_do() {
+        for (kind, part) in [
+            (io::ErrorKind::StorageFull, "Free some space"),
+            (io::ErrorKind::PermissionDenied, "writable for this user"),
+        ] {
+            let text = HubError::io("write", "/c/x")(kind.into()).to_string();
+            assert!(
+                text.starts_with("could not write /c/x. ") && text.contains(part) && text.contains("XDG_CACHE_HOME"),
+                "{text}"
+            );
+        }
     }
 }

@@ -205,3 +205,36 @@ impl Unpack<'_> {
 pub(crate) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(sizes: &[u64], packed: u64, expected: Option<&str>) {
+        let limits = Limits { max_bytes: 1 << 30, max_files: 3, unpack_ratio: 10, ..Limits::default() };
+        let job = Unpack {
+            wheel: Path::new("x.whl"),
+            inner: "m",
+            pins: &[],
+            into: Path::new("."),
+            limits: &limits,
+        };
+        let member = |bytes: &u64| Member { index: 0, name: "m".into(), to: "m".into(), bytes: *bytes };
+        let members: Vec<_> = sizes.iter().map(member).collect();
+        let said = job.check_sizes(&members, packed).err().map(|error| error.to_string());
+        match expected {
+            None => assert_eq!(said, None),
+            Some(part) => assert!(said.as_ref().is_some_and(|said| said.contains(part)), "{said:?}"),
+        }
+    }
+
+    #[test]
+    fn bombs_are_seen_before_they_go_off() {
+        check(&[SMALL], 1, None);
+        check(&[SMALL + 1], 1, Some("more than 10 times"));
+        check(&[SMALL + 1], SMALL, None);
+        check(&[1 << 29, 1 << 29, 1], 1 << 30, Some("too large"));
+        check(&[u64::MAX, u64::MAX], 1, Some("too large"));
+        check(&[1; 4], 1, Some("4 files, at most 3"));
+    }
+}
