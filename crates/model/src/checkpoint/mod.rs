@@ -110,11 +110,11 @@ pub enum TokenizerSource {
     Json {
         /// Path of `tokenizer.json`.
         path: PathBuf,
-        /// Text of the BOS token, if prompts start with one.
+        /// Text of the BOS token, if it has one.
         bos: Option<String>,
         /// Texts of the tokens that end a text.
         eos: Vec<String>,
-        /// Whether prompts start with BOS.
+        /// Whether prompts start with BOS; `None`: as `tokenizer.json` says.
         add_bos: Option<bool>,
     },
     /// The vocabulary in a GGUF file's metadata.

@@ -33,9 +33,10 @@ pub(crate) fn spec(metadata: &Metadata, vocab: usize) -> Result<DecoderSpec, Fau
         Some(head_dim) => head_dim,
         None => limits::head_dim(width, heads)?,
     };
-    check_value_length(metadata, head_dim)?;
     let eps = "llama.attention.layer_norm_rms_epsilon";
     let context = need("llama.context_length", limits::CONTEXT)?;
+    check_value_length(metadata, head_dim)?;
+    check_window(metadata, context)?;
     let spec = DecoderSpec {
         layers: need("llama.block_count", limits::LAYERS)?,
         width,
@@ -62,14 +63,24 @@ fn check_value_length(metadata: &Metadata, head_dim: usize) -> Result<(), Fault>
     }
 }
 
+/// A window of 0 is none.
+fn check_window(metadata: &Metadata, context: usize) -> Result<(), Fault> {
+    let key = "llama.attention.sliding_window";
+    match metadata.int(key, 0..=usize::MAX)? {
+        Some(window) if window > 0 && window < context => Err(unsupported!(
+            "attention over a sliding window of {window} (`{key}`) in a context of {context}; supported is a window as \
+             long as the context"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses what is stored under `llama` but is another computation.
 fn check_plain(metadata: &Metadata) -> Result<(), Fault> {
     let anything = 0..=usize::MAX;
-    for (key, plain, what) in [
-        ("llama.expert_count", 0, "a mixture of experts"),
-        ("llama.attention.sliding_window", 0, "attention over a sliding window"),
-        ("split.count", 1, "one part of a split file"),
-    ] {
+    for (key, plain, what) in
+        [("llama.expert_count", 0, "a mixture of experts"), ("split.count", 1, "one part of a split file")]
+    {
         match metadata.int(key, anything.clone())? {
             Some(found) if found > plain => {
                 return Err(unsupported!(

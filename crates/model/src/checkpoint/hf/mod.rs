@@ -42,8 +42,10 @@ impl HfFolder {
     /// When a file of it cannot be read, is not sound, or is of a kind that is not run.
     pub fn open(folder: &Path) -> Result<Self, CheckpointError> {
         let path = folder.join("config.json");
-        let map = json::read_object(&path, CONFIG_MOST)?
-            .ok_or_else(|| bad!("no config.json in this folder; it must have one").at(folder))?;
+        let map = json::read_object(&path, CONFIG_MOST)?.ok_or_else(|| {
+            bad!("no config.json in this folder; it must have one (a GGUF model is opened by its file)")
+                .at(folder)
+        })?;
         let fields = Fields::new(&map);
         let Config { spec, tied } = Config::new(fields).map_err(|fault| fault.at(&path))?;
         let name = fields.text("_name_or_path").map_err(|fault| fault.at(&path))?;
