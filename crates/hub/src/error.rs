@@ -239,7 +239,9 @@ mod tests {
         ] {
             let text = HubError::io("write", "/c/x")(kind.into()).to_string();
             assert!(
-                text.starts_with("could not write /c/x. ") && text.contains(part) && text.contains("XDG_CACHE_HOME"),
+                text.starts_with("could not write /c/x. ")
+                    && text.contains(part)
+                    && text.contains("XDG_CACHE_HOME"),
                 "{text}"
             );
         }
