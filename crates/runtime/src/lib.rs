@@ -1,1 +1,28 @@
 //! Lanes: the threads that drive an engine by the scheduler's plans, behind the service trait.
+//!
+//! The way of a request: [`Runtime`] finds its model and reserves a place at the gate; the text side renders and
+//! tokenizes it; it goes through the mailbox to the lane's thread, which plans, computes and samples step by step; its
+//! tokens come back through a ring of its own to the event stream, which makes text of them.
+//!
+//! Never here: HTTP, wire formats, decisions about order and admission (`plimsoll-sched` makes them), numbers.
+//!
+//! - [`runtime`]: the models of a process, as a `Service`.
+//! - [`config`]: the limits of a lane.
+//! - `generate`: from a request to a place in the mailbox: everything that can be refused is refused here.
+//! - `events`: from the token ring to text, stop strings and usage.
+//! - `request`: what goes through the mailbox and what comes back.
+//! - `lane`: the thread.
+//! - `text`: the text side of a model.
+//! - `turnstile`: lanes take turns on the one compute team.
+
+pub mod config;
+mod events;
+mod generate;
+mod lane;
+mod request;
+pub mod runtime;
+mod text;
+mod turnstile;
+
+pub use config::LaneConfig;
+pub use runtime::{Drained, ModelParts, Runtime, StartError};

@@ -1,0 +1,41 @@
+//! The limits of a lane.
+
+use std::time::Duration;
+
+/// The limits of a lane. The engine's own sizes (context, blocks, rows) come from its shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneConfig {
+    /// Most sequences in a batch. Cut to what the engine's shape allows. Default 16.
+    pub max_seqs: usize,
+    /// Most sequences that wait for the batch; more are refused with `queue_full`. Default 512.
+    pub queue: u32,
+    /// How often over the tokens of all requests let in (prompt and expected output) may fill the KV cache; more are
+    /// refused with `kv_full`. Default 16.
+    pub kv_overcommit: u32,
+    /// Tokens a request is expected to generate, if its `max_tokens` is not less: for the gate's estimate alone.
+    /// Default 256.
+    pub expected_output: u32,
+    /// What a step is cut to by prediction: it bounds cancellation and everybody's gap between tokens. Default 50 ms.
+    pub step_budget: Duration,
+    /// Tokens a request may be ahead of its reader before it pauses. Default 1024.
+    pub token_ring: usize,
+    /// Prompts up to this many bytes are tokenized where they arrive, longer ones on a blocking thread. Default 2048.
+    pub inline_bytes: usize,
+    /// Whether a few steps are measured before serving, to seed the cost model. Default true.
+    pub warm_up: bool,
+}
+
+impl Default for LaneConfig {
+    fn default() -> Self {
+        Self {
+            max_seqs: 16,
+            queue: 512,
+            kv_overcommit: 16,
+            expected_output: 256,
+            step_budget: Duration::from_millis(50),
+            token_ring: 1024,
+            inline_bytes: 2048,
+            warm_up: true,
+        }
+    }
+}

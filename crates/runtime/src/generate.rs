@@ -1,0 +1,196 @@
+//! From a request to a place in the mailbox. Everything that can be refused is refused here.
+
+use crate::config::LaneConfig;
+use crate::events::{Choice, Events};
+use crate::lane::Lane;
+use crate::request::{Admission, Control, Request, Sequence, items_per_step};
+use crate::text::{self, Text};
+use plimsoll_api::error::{Error, Reason};
+use plimsoll_api::service::{GenerateRequest, Generation, ModelCard};
+use plimsoll_model::sampling::{Params, Sampler, seed_of};
+use plimsoll_ring::spsc;
+use plimsoll_sched::{Refusal, SeqId};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A model that is being served.
+pub(crate) struct Served {
+    pub(crate) card: ModelCard,
+    pub(crate) text: Arc<Text>,
+    pub(crate) lane: Lane,
+    pub(crate) config: LaneConfig,
+}
+
+impl Served {
+    /// Lets a request in, or refuses it.
+    pub(crate) async fn generate(&self, request: GenerateRequest) -> Result<Generation, Error> {
+        let arrived = Instant::now();
+        let result = self.admit(request, arrived).await;
+        match &result {
+            Ok(_) => self.lane.shared.metrics.admitted(),
+            Err(error) => self.lane.shared.metrics.refused(error.reason),
+        }
+        result
+    }
+
+    async fn admit(&self, request: GenerateRequest, arrived: Instant) -> Result<Generation, Error> {
+        self.check(&request)?;
+        let admission = self.reserve(&request)?;
+        let request = Arc::new(request);
+        let prompt = self.tokenize(&request).await?;
+        self.submit(&request, prompt, admission, arrived)
+    }
+
+    fn check(&self, request: &GenerateRequest) -> Result<(), Error> {
+        let most = self.lane.shared.gate.bounds().sequences;
+        if request.n == 0 || request.n > most {
+            return Err(Error::invalid("n", format!("n is {}; it must be 1 to {most}", request.n)));
+        }
+        let vocab = self.card.vocab;
+        match request.sampling.logit_bias.iter().find(|(token, _)| *token as usize >= vocab) {
+            None => Ok(()),
+            Some((token, _)) => {
+                let message = format!("token {token} is outside the vocabulary; ids are 0 to {}", vocab - 1);
+                Err(Error::invalid("logit_bias", message))
+            }
+        }
+    }
+
+    /// Reserves places, and tokens by an estimate: about four bytes each. Never more than could be let in at all:
+    /// whether the request is too large is known only when it is tokenized.
+    fn reserve(&self, request: &GenerateRequest) -> Result<Admission, Error> {
+        let shared = &self.lane.shared;
+        let prompt = (text::bytes(&request.prompt) / 4 + 1).min(self.lane.longest());
+        let tokens = self.tokens_of(request, prompt).min(shared.gate.bounds().tokens);
+        let ticket = shared.gate.try_admit(request.n, tokens).map_err(|refusal| self.refused(refusal))?;
+        Ok(Admission::new(ticket, shared.bell.clone()))
+    }
+
+    /// What the gate counts for a request: its prompts and the outputs one should expect.
+    fn tokens_of(&self, request: &GenerateRequest, prompt: usize) -> u64 {
+        let expected = self.config.expected_output;
+        let output = request.max_tokens.map_or(expected, |max| max.min(expected));
+        u64::from(request.n) * (prompt as u64 + u64::from(output))
+    }
+
+    fn refused(&self, refusal: Refusal) -> Error {
+        let bounds = self.lane.shared.gate.bounds();
+        match refusal {
+            Refusal::Sequences { retry_after } => {
+                let message =
+                    format!("the queue is full: {} sequences are running or waiting", bounds.sequences);
+                Error::new(Reason::QueueFull, message).retry_after(retry_after)
+            }
+            Refusal::Tokens { retry_after } => {
+                let message = format!(
+                    "the KV cache is spoken for: requests let in hold up to {} tokens",
+                    bounds.tokens
+                );
+                Error::new(Reason::KvFull, message).retry_after(retry_after)
+            }
+            Refusal::TooLarge => {
+                let message = format!("all continuations together may take {} tokens", bounds.tokens);
+                Error::invalid("n", message)
+            }
+            Refusal::Closed => draining(),
+        }
+    }
+
+    /// The prompt's tokens; long prompts are cut on a blocking thread, so that other requests are answered meanwhile.
+    async fn tokenize(&self, request: &Arc<GenerateRequest>) -> Result<Vec<u32>, Error> {
+        if text::bytes(&request.prompt) <= self.config.inline_bytes {
+            return self.text.prompt(&request.prompt);
+        }
+        let (text, request) = (self.text.clone(), request.clone());
+        let cut = tokio::task::spawn_blocking(move || text.prompt(&request.prompt)).await;
+        cut.unwrap_or_else(|_| Err(Error::new(Reason::Internal, "the prompt could not be tokenized")))
+    }
+
+    fn submit(
+        &self,
+        request: &GenerateRequest,
+        prompt: Vec<u32>,
+        mut admission: Admission,
+        arrived: Instant,
+    ) -> Result<Generation, Error> {
+        let max_len = self.max_len(request, prompt.len())?;
+        let tokens = self.tokens_of(request, prompt.len());
+        admission.correct(tokens).map_err(|refusal| self.refused(refusal))?;
+        let echo = if request.echo { self.text.echo(request, &prompt)? } else { String::new() };
+
+        let count = request.n as usize;
+        let control = Arc::new(Control::new(count, self.lane.shared.bell.clone()));
+        // Twice what a step may need, so that a request that pauses can go on before its ring is quite empty.
+        let (out, items) = spsc::ring(self.config.token_ring.max(2 * items_per_step(count)));
+        let prompt_tokens = u32::try_from(prompt.len()).unwrap_or(u32::MAX);
+        let choices = (0..request.n).map(|_| Choice::new(&self.text, request)).collect();
+        let events =
+            Events::new(items, control.clone(), self.text.clone(), choices).beginning(echo, prompt_tokens);
+        self.lane.submit(Box::new(Request {
+            first: SeqId(0),
+            sequences: sequences(request, &prompt, max_len, self.card.vocab),
+            out,
+            control,
+            ignore_end: request.ignore_eos,
+            logprobs: request.logprobs.map(|k| k as usize),
+            prompt_logprobs: request.echo && request.logprobs.is_some(),
+            arrived,
+            has_started: false,
+            is_paused: false,
+            _admission: admission,
+        }));
+        Ok(Generation { prompt_tokens, events: Box::pin(events) })
+    }
+
+    /// Most tokens a sequence may grow to.
+    fn max_len(&self, request: &GenerateRequest, prompt: usize) -> Result<usize, Error> {
+        let longest = self.lane.longest();
+        let output = request.max_tokens.map(|max| max as usize);
+        let total = prompt + output.unwrap_or(1);
+        if total > longest {
+            let asked = output.map_or("at least 1".to_owned(), |max| max.to_string());
+            let message = format!(
+                "at most {longest} tokens fit the context, and this is {total}: {prompt} in the prompt and {asked} to \
+                 generate; shorten the prompt or max_tokens"
+            );
+            return Err(Error {
+                param: Some("max_tokens".into()),
+                ..Error::new(Reason::ContextLength, message)
+            });
+        }
+        Ok(if output.is_some() { total } else { longest })
+    }
+}
+
+pub(crate) fn draining() -> Error {
+    Error::new(Reason::Draining, "the server is going down and takes no new work")
+}
+
+fn sequences(request: &GenerateRequest, prompt: &[u32], max_len: usize, vocab: usize) -> Vec<Sequence> {
+    let seed = request.sampling.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
+    let sequence = |choice| {
+        let mut tokens = Vec::with_capacity(max_len);
+        tokens.extend_from_slice(prompt);
+        let mut sampler = Sampler::new(params(request, seed, choice));
+        sampler.observe_prompt(prompt);
+        sampler.reserve(vocab, max_len - prompt.len());
+        Sequence { tokens, prompt: prompt.len(), max_len, sampler, last_token: None, is_done: false }
+    };
+    (0..request.n).map(sequence).collect()
+}
+
+fn params(request: &GenerateRequest, seed: u64, choice: u32) -> Params {
+    let s = &request.sampling;
+    Params {
+        temperature: s.temperature,
+        top_k: s.top_k,
+        top_p: s.top_p,
+        min_p: s.min_p,
+        repetition_penalty: s.repetition_penalty,
+        presence_penalty: s.presence_penalty,
+        frequency_penalty: s.frequency_penalty,
+        logit_bias: s.logit_bias.clone(),
+        seed: seed_of(seed, choice),
+    }
+}

@@ -1,0 +1,54 @@
+//! How a lane's thread sleeps and is woken.
+
+use plimsoll_ring::{Wake, thread_waker};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::task::Waker;
+
+/// Rung when a lane should look at its requests: somebody left, or read what had filled his ring, or a place was given
+/// back. An idle lane sleeps until it rings: no ticks.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    rung: AtomicBool,
+    wake: Wake,
+}
+
+impl Bell {
+    /// Something changed in a request that the lane has.
+    pub(crate) fn ring(&self) {
+        self.rung.store(true, SeqCst);
+        self.wake.wake();
+    }
+
+    /// Something was put into the mailbox.
+    pub(crate) fn wake(&self) {
+        self.wake.wake();
+    }
+
+    /// Whether it rang since the last call.
+    pub(super) fn take(&self) -> bool {
+        self.rung.swap(false, SeqCst)
+    }
+
+    /// Sleeps until it rings or `is_due`.
+    pub(super) fn sleep(&self, sleeper: &Sleeper, is_due: impl Fn() -> bool) {
+        loop {
+            self.wake.register(&sleeper.waker);
+            if self.rung.load(SeqCst) || is_due() {
+                return;
+            }
+            std::thread::park();
+        }
+    }
+}
+
+/// The thread that sleeps.
+pub(super) struct Sleeper {
+    waker: Waker,
+}
+
+impl Sleeper {
+    /// The calling thread.
+    pub(super) fn current() -> Self {
+        Self { waker: thread_waker() }
+    }
+}

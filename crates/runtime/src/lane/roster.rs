@@ -1,0 +1,126 @@
+//! The requests a lane's thread has, by the numbers of their sequences.
+
+use crate::request::{Item, Request};
+use plimsoll_api::error::Error;
+use plimsoll_sched::{Arrival, Event, SeqId};
+
+/// The requests of a lane, in the order of arrival; and what happened to them, for the planner.
+#[derive(Default)]
+pub(super) struct Roster {
+    #[expect(clippy::vec_box, reason = "they come boxed through the mailbox, and moving pointers is cheap")]
+    requests: Vec<Box<Request>>,
+    next: u64,
+    pub(super) events: Vec<Event>,
+}
+
+impl Roster {
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    pub(super) fn requests(&self) -> &[Box<Request>] {
+        &self.requests
+    }
+
+    /// The request of a sequence, and which of its continuations that is.
+    pub(super) fn find(&self, seq: SeqId) -> Option<(usize, usize)> {
+        let after = self.requests.partition_point(|request| request.first <= seq);
+        let i = after.checked_sub(1)?;
+        let choice = usize::try_from(seq.0 - self.requests[i].first.0).ok()?;
+        (choice < self.requests[i].sequences.len()).then_some((i, choice))
+    }
+
+    pub(super) fn get_mut(&mut self, i: usize) -> &mut Request {
+        &mut self.requests[i]
+    }
+
+    /// Takes a request in and numbers its sequences.
+    pub(super) fn arrive(&mut self, mut request: Box<Request>) {
+        request.first = SeqId(self.next);
+        self.next += request.sequences.len() as u64;
+        let all_logits = request.prompt_logprobs;
+        let arrivals = request.sequences.iter().enumerate().map(|(i, sequence)| {
+            let seq = SeqId(request.first.0 + i as u64);
+            let (prompt, max_len) = (sequence.prompt, sequence.max_len);
+            Event::Arrived(Arrival { seq, prompt, max_len, all_logits })
+        });
+        self.events.extend(arrivals);
+        self.requests.push(request);
+    }
+
+    /// Looks for readers that left or made room.
+    pub(super) fn look(&mut self) {
+        let events = &mut self.events;
+        for request in &mut self.requests {
+            for i in 0..request.sequences.len() {
+                if !request.sequences[i].is_done && request.control.is_cancelled(i) {
+                    request.sequences[i].is_done = true;
+                    events.push(Event::Cancelled(SeqId(request.first.0 + i as u64)));
+                }
+            }
+            if request.is_paused && request.out.free() >= request.resume_room() {
+                request.is_paused = false;
+                request.control.set_paused(false);
+                events.extend(request.running().map(|(seq, _)| Event::Resumed(seq)));
+            }
+        }
+        self.drop_done();
+    }
+
+    /// Wakes the readers of requests `touched` by a step, pauses those whose ring is nearly full, and lets the finished
+    /// ones go.
+    pub(super) fn settle(&mut self, touched: impl Iterator<Item = SeqId>) {
+        for seq in touched {
+            if let Some((i, _)) = self.find(seq) {
+                self.requests[i].out.wake();
+                self.pause_if_full(i);
+            }
+        }
+        self.drop_done();
+    }
+
+    fn pause_if_full(&mut self, i: usize) {
+        let request = &mut self.requests[i];
+        if request.is_paused || request.out.free() >= request.items_per_step() {
+            return;
+        }
+        request.control.set_paused(true);
+        if request.out.free() >= request.resume_room() {
+            request.control.set_paused(false);
+            return;
+        }
+        request.is_paused = true;
+        self.events.extend(request.running().map(|(seq, _)| Event::Paused(seq)));
+    }
+
+    /// Ends the requests of the sequences in `lost` with `error`.
+    pub(super) fn fail(&mut self, lost: impl Iterator<Item = SeqId>, error: &Error) {
+        for seq in lost {
+            if let Some((i, _)) = self.find(seq) {
+                self.fail_request(i, error);
+            }
+        }
+        self.drop_done();
+    }
+
+    /// Ends all requests with `error`.
+    pub(super) fn fail_all(&mut self, error: &Error) {
+        (0..self.requests.len()).for_each(|i| self.fail_request(i, error));
+        self.drop_done();
+    }
+
+    fn fail_request(&mut self, i: usize, error: &Error) {
+        let request = &mut self.requests[i];
+        if request.is_done() {
+            return;
+        }
+        self.events.extend(request.running().map(|(seq, _)| Event::Cancelled(seq)));
+        request.sequences.iter_mut().for_each(|sequence| sequence.is_done = true);
+        request.push(Item::Failed(Box::new(error.clone())));
+        request.out.wake();
+    }
+
+    fn drop_done(&mut self) {
+        self.requests.retain(|request| !request.is_done());
+    }
+}

@@ -1,0 +1,239 @@
+//! The loop of a lane's thread: take in, plan, compute, deliver.
+
+use super::bell::Sleeper;
+use super::deliver::Delivery;
+use super::roster::Roster;
+use super::{LaneParts, Phase, Shared, warm_up};
+use crate::turnstile::Turnstile;
+use plimsoll_api::error::{Error, Reason};
+use plimsoll_model::engine::{Engine, Logits, Span, StepError};
+use plimsoll_sched::{CostModel, Event, Limits, LogitRows, Plan, PlannedSpan, Planner};
+use plimsoll_telemetry::{KvBlocks, Step};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+/// The nice value of lanes.
+const NICE: i32 = 5;
+
+/// The body of a lane's thread. Says on `ready` when it begins to serve, or why it does not.
+pub(super) fn run(parts: LaneParts, limits: Limits, shared: &Shared, ready: &SyncSender<Result<(), String>>) {
+    let _last = Last { shared };
+    // Below the gateway's threads: a new arrival is looked at while a step computes. Where the system cannot, it is
+    // slower to answer under load, no more.
+    if let Err(error) = plimsoll_host::thread::set_nice(NICE) {
+        tracing::debug!("the lane keeps the normal priority: {error}");
+    }
+    let mut parts = parts;
+    let cost = match seed(&mut parts, &limits) {
+        Ok(cost) => cost,
+        Err(why) => {
+            ready.send(Err(why)).ok();
+            return;
+        }
+    };
+    let mut worker = Worker {
+        name: parts.name,
+        engine: parts.engine,
+        ends: parts.ends,
+        turnstile: parts.turnstile,
+        planner: Planner::new(limits, cost, shared.snapshot.clone()),
+        shared,
+        roster: Roster::default(),
+        plan: Plan::default(),
+        spans: Vec::new(),
+        scratch: Vec::new(),
+        begun: Instant::now(),
+    };
+    worker.publish();
+    ready.send(Ok(())).ok();
+    worker.serve();
+}
+
+fn seed(parts: &mut LaneParts, limits: &Limits) -> Result<CostModel, String> {
+    if !parts.config.warm_up {
+        return Ok(CostModel::default());
+    }
+    let _turn = parts.turnstile.take();
+    let engine = &mut *parts.engine;
+    catch_unwind(AssertUnwindSafe(|| warm_up::measure(engine, limits)))
+        .unwrap_or_else(|panic| Err(message(&*panic)))
+}
+
+/// Whatever ends the thread: nobody is let in any more, and nobody waits for it.
+struct Last<'a> {
+    shared: &'a Shared,
+}
+
+impl Drop for Last<'_> {
+    fn drop(&mut self) {
+        self.shared.go(Phase::Gone);
+        self.shared.empty_mailbox();
+    }
+}
+
+struct Worker<'a> {
+    name: String,
+    engine: Box<dyn Engine>,
+    ends: Vec<u32>,
+    turnstile: Arc<Turnstile>,
+    planner: Planner,
+    shared: &'a Shared,
+    roster: Roster,
+    plan: Plan,
+    /// Empty between steps: its memory is kept.
+    spans: Vec<Span<'static>>,
+    scratch: Vec<f32>,
+    begun: Instant,
+}
+
+impl Worker<'_> {
+    fn serve(&mut self) {
+        let sleeper = Sleeper::current();
+        while !self.is_over() {
+            self.take_in();
+            let now = self.begun.elapsed();
+            self.planner.step(now, self.roster.events.drain(..), &mut self.plan);
+            self.publish();
+            if self.plan.spans.is_empty() {
+                self.shared.bell.sleep(&sleeper, || !self.shared.mailbox.is_empty());
+            } else {
+                self.step();
+            }
+        }
+        self.take_in();
+        let error =
+            Error::new(Reason::Draining, "the server is going down and did not wait for this request");
+        self.roster.fail_all(&error);
+        self.planner.step(self.begun.elapsed(), self.roster.events.drain(..), &mut self.plan);
+        self.publish();
+    }
+
+    fn is_over(&self) -> bool {
+        let is_empty = || self.roster.is_empty() && self.shared.gate.in_flight().0 == 0;
+        self.shared.is_at(Phase::Stopping) || self.shared.is_at(Phase::Draining) && is_empty()
+    }
+
+    fn take_in(&mut self) {
+        let mut has_news = false;
+        while let Some(request) = self.shared.mailbox.try_pop() {
+            self.roster.arrive(request);
+            has_news = true;
+        }
+        // Also after an arrival: a request that was cancelled in the mailbox rang before it was seen.
+        if self.shared.bell.take() || has_news {
+            self.roster.look();
+        }
+    }
+
+    fn step(&mut self) {
+        let turnstile = self.turnstile.clone();
+        let turn = turnstile.take();
+        let started = Instant::now();
+        let result =
+            catch_unwind(AssertUnwindSafe(|| self.compute().map(|()| (started.elapsed(), self.deliver()))));
+        drop(turn);
+        match result {
+            Ok(Ok((took, generated))) => {
+                self.record(took, generated);
+                self.roster.settle(self.plan.spans.iter().map(|span| span.seq));
+                // First, before what it led to: the planner takes in the tokens, then the ends.
+                self.roster.events.insert(0, Event::StepDone { elapsed: took });
+            }
+            Ok(Err(error)) => self.fail(&error.to_string(), false),
+            Err(panic) => self.fail(&message(&*panic), true),
+        }
+    }
+
+    fn compute(&mut self) -> Result<(), StepError> {
+        let mut spans: Vec<Span<'_>> = std::mem::take(&mut self.spans);
+        spans.extend(self.plan.spans.iter().filter_map(|planned| {
+            let (i, choice) = self.roster.find(planned.seq)?;
+            let tokens = &self.roster.requests()[i].sequences[choice].tokens;
+            Some(span(planned, tokens, self.planner.blocks(planned.seq)))
+        }));
+        debug_assert_eq!(
+            spans.len(),
+            self.plan.spans.len(),
+            "the planner knows a sequence that the lane does not"
+        );
+        let result = self.engine.step(&spans);
+        self.spans = emptied(spans);
+        result
+    }
+
+    fn deliver(&mut self) -> usize {
+        let mut delivery = Delivery {
+            engine: &mut *self.engine,
+            roster: &mut self.roster,
+            metrics: &self.shared.metrics,
+            ends: &self.ends,
+            scratch: &mut self.scratch,
+            now: Instant::now(),
+        };
+        delivery.deliver(&self.plan.spans)
+    }
+
+    /// The step's requests are lost; the others go on.
+    fn fail(&mut self, why: &str, is_panic: bool) {
+        tracing::error!(
+            model = self.name,
+            panic = is_panic,
+            requests = self.plan.spans.len(),
+            "step failed: {why}"
+        );
+        if is_panic {
+            self.shared.metrics.step_panicked();
+        }
+        self.engine.recover();
+        let error =
+            Error::new(Reason::Engine, "the engine failed while it computed this request; others go on");
+        self.roster.fail(self.plan.spans.iter().map(|span| span.seq), &error);
+        self.roster.events.insert(0, Event::StepFailed);
+    }
+
+    fn record(&self, took: Duration, generated_tokens: usize) {
+        let sequences = self.plan.spans.len();
+        let of_prompt = |span: &PlannedSpan| {
+            let prompt =
+                self.roster.find(span.seq).map_or(0, |(i, k)| self.roster.requests()[i].sequences[k].prompt);
+            span.len.min(prompt.saturating_sub(span.start))
+        };
+        let prompt_tokens = self.plan.spans.iter().map(of_prompt).sum();
+        self.shared.metrics.step(Step { took, sequences, prompt_tokens, generated_tokens });
+    }
+
+    fn publish(&self) {
+        let (shared, metrics) = (self.shared, &self.shared.metrics);
+        let limit = shared.gate.bounds().sequences as usize;
+        metrics.set_queue(shared.snapshot.waiting() + shared.mailbox.len(), limit);
+        metrics.set_queue_cursor(shared.mailbox.popped());
+        metrics.set_running(shared.snapshot.running());
+        let counts = self.planner.block_counts();
+        metrics.set_kv_blocks(KvBlocks { used: counts.owned + counts.shared, cached: 0, free: counts.free });
+    }
+}
+
+fn span<'a>(planned: &PlannedSpan, tokens: &'a [u32], blocks: &'a [u32]) -> Span<'a> {
+    let logits = match planned.logits {
+        LogitRows::None => Logits::None,
+        LogitRows::Last => Logits::Last,
+        LogitRows::All => Logits::All,
+    };
+    Span { tokens: &tokens[planned.start..planned.start + planned.len], start: planned.start, blocks, logits }
+}
+
+/// The same memory without the spans, and so without what they borrowed.
+fn emptied(mut spans: Vec<Span<'_>>) -> Vec<Span<'static>> {
+    spans.clear();
+    spans.into_iter().map(|s| Span { tokens: &[], start: s.start, blocks: &[], logits: s.logits }).collect()
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without a message")
+        .into()
+}

@@ -1,0 +1,170 @@
+//! What goes through the mailbox to a lane, and what comes back.
+
+use crate::lane::Bell;
+use plimsoll_api::error::Error;
+use plimsoll_api::service::Finish;
+use plimsoll_model::sampling::Sampler;
+use plimsoll_ring::spsc::Producer;
+use plimsoll_sched::{Refusal, SeqId, Ticket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Instant;
+
+/// A request on its way to, or in, a lane. Built where it arrives, so that the lane allocates nothing for it.
+pub(crate) struct Request {
+    /// The number of its first sequence; the lane gives it.
+    pub(crate) first: SeqId,
+    /// One per continuation.
+    pub(crate) sequences: Vec<Sequence>,
+    pub(crate) out: Producer<Item>,
+    pub(crate) control: Arc<Control>,
+    pub(crate) ignore_end: bool,
+    /// Report log-probabilities, and of this many most likely tokens.
+    pub(crate) logprobs: Option<usize>,
+    /// Report the prompt's, too.
+    pub(crate) prompt_logprobs: bool,
+    pub(crate) arrived: Instant,
+    pub(crate) has_started: bool,
+    /// Its reader is slow, and its sequences are out of the batch.
+    pub(crate) is_paused: bool,
+    /// Dropped last: whoever sees the gate empty finds nothing of the request left.
+    pub(crate) _admission: Admission,
+}
+
+/// One continuation.
+pub(crate) struct Sequence {
+    /// The prompt, and what was generated.
+    pub(crate) tokens: Vec<u32>,
+    /// Tokens of the prompt.
+    pub(crate) prompt: usize,
+    /// Most tokens, prompt included.
+    pub(crate) max_len: usize,
+    pub(crate) sampler: Sampler,
+    pub(crate) last_token: Option<Instant>,
+    pub(crate) is_done: bool,
+}
+
+impl Request {
+    /// Items that one step may put into the ring at most: for each continuation a chunk of the prompt's
+    /// log-probabilities, a token and its end; and one failure.
+    pub(crate) fn items_per_step(&self) -> usize {
+        items_per_step(self.sequences.len())
+    }
+
+    /// Room in the ring at which a paused request goes on.
+    pub(crate) fn resume_room(&self) -> usize {
+        self.items_per_step().max(self.out.capacity() / 2)
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.sequences.iter().all(|sequence| sequence.is_done)
+    }
+
+    /// Number and index of each sequence that is not done.
+    pub(crate) fn running(&self) -> impl Iterator<Item = (SeqId, usize)> {
+        let running = self.sequences.iter().enumerate().filter(|(_, sequence)| !sequence.is_done);
+        running.map(|(i, _)| (SeqId(self.first.0 + i as u64), i))
+    }
+
+    /// Puts an item into the ring without waking the reader. The request pauses before the ring fills, so there is
+    /// room; should there be none, the reader is told by the ring's end.
+    pub(crate) fn push(&mut self, item: Item) {
+        let pushed = self.out.try_push_quietly(item);
+        debug_assert!(pushed.is_ok(), "the token ring is full");
+    }
+}
+
+pub(crate) const fn items_per_step(sequences: usize) -> usize {
+    3 * sequences + 1
+}
+
+/// What a lane says about a request.
+pub(crate) enum Item {
+    /// The next tokens of the prompt and how likely they were.
+    Prompt { choice: u32, tokens: Vec<Scored> },
+    /// A token was generated.
+    Token { choice: u32, token: u32, scored: Option<Box<Scored>> },
+    /// A continuation is complete. `by_end_token`: one more token was generated, which is not part of it.
+    Finished { choice: u32, finish: Finish, by_end_token: bool },
+    /// The request is lost.
+    Failed(Box<Error>),
+}
+
+/// A token and how likely it was.
+pub(crate) struct Scored {
+    pub(crate) token: u32,
+    /// `None` for the first token of a prompt.
+    pub(crate) logprob: Option<f32>,
+    /// The most likely ones, best first.
+    pub(crate) top: Vec<(u32, f32)>,
+}
+
+/// What the reader of a request says to its lane.
+pub(crate) struct Control {
+    /// Sticky, one per continuation.
+    cancelled: Box<[AtomicBool]>,
+    /// The lane waits for room in the ring.
+    paused: AtomicBool,
+    bell: Arc<Bell>,
+}
+
+impl Control {
+    pub(crate) fn new(sequences: usize, bell: Arc<Bell>) -> Self {
+        let cancelled = (0..sequences).map(|_| AtomicBool::new(false)).collect();
+        Self { cancelled, paused: AtomicBool::new(false), bell }
+    }
+
+    /// The reader wants no more of continuation `choice`.
+    pub(crate) fn cancel(&self, choice: usize) {
+        self.cancelled[choice].store(true, SeqCst);
+        self.bell.ring();
+    }
+
+    /// The reader is gone.
+    pub(crate) fn cancel_all(&self) {
+        self.cancelled.iter().for_each(|flag| flag.store(true, SeqCst));
+        self.bell.ring();
+    }
+
+    pub(crate) fn is_cancelled(&self, choice: usize) -> bool {
+        self.cancelled[choice].load(SeqCst)
+    }
+
+    /// The lane says whether it waits for room. It looks at the room once more afterwards, and the reader looks here
+    /// after making room: one of them sees the other.
+    pub(crate) fn set_paused(&self, is_paused: bool) {
+        self.paused.store(is_paused, SeqCst);
+    }
+
+    /// The reader made room.
+    pub(crate) fn made_room(&self) {
+        std::sync::atomic::fence(SeqCst);
+        if self.paused.load(SeqCst) {
+            self.bell.ring();
+        }
+    }
+}
+
+/// A place behind the gate. When it is given back the lane is told, which may be waiting for the last one.
+pub(crate) struct Admission {
+    ticket: Option<Ticket>,
+    bell: Arc<Bell>,
+}
+
+impl Admission {
+    pub(crate) const fn new(ticket: Ticket, bell: Arc<Bell>) -> Self {
+        Self { ticket: Some(ticket), bell }
+    }
+
+    /// Replaces the estimated tokens by the counted ones.
+    pub(crate) fn correct(&mut self, tokens: u64) -> Result<(), Refusal> {
+        self.ticket.as_mut().map_or(Ok(()), |ticket| ticket.correct(tokens))
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.ticket = None;
+        self.bell.ring();
+    }
+}

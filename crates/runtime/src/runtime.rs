@@ -1,0 +1,191 @@
+//! The models of a process, behind the service trait.
+
+use crate::config::LaneConfig;
+use crate::generate::{Served, draining};
+use crate::lane::{Lane, LaneParts, Phase};
+use crate::text::Text;
+use crate::turnstile::Turnstile;
+use plimsoll_api::error::{Error, Reason};
+use plimsoll_api::service::{
+    Boxed, GenerateRequest, Generation, ModelCard, Readiness, Service, TokenizeRequest,
+};
+use plimsoll_model::engine::Engine;
+use plimsoll_model::template::ChatTemplate;
+use plimsoll_model::tokenizer::{Encode, Tokenizer};
+use plimsoll_telemetry::Metrics;
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What a served model is made of.
+pub struct ModelParts {
+    /// The name requests use.
+    pub name: String,
+    /// Computes its steps.
+    pub engine: Box<dyn Engine>,
+    /// Cuts its text.
+    pub tokenizer: Arc<Tokenizer>,
+    /// Its chat template, if it has one.
+    pub template: Option<ChatTemplate>,
+    /// The limits of its lane.
+    pub config: LaneConfig,
+}
+
+/// A model that could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("model {name} could not be started: {why}")]
+pub struct StartError {
+    /// Which model.
+    pub name: String,
+    /// Why.
+    pub why: String,
+}
+
+/// How a drain ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drained {
+    /// Sequences that were still running or waiting when time was up, and were dropped.
+    pub dropped: u32,
+}
+
+/// The models of a process. Starts without models, and loading.
+pub struct Runtime {
+    metrics: Arc<Metrics>,
+    models: RwLock<Vec<Arc<Served>>>,
+    turnstile: Arc<Turnstile>,
+    readiness: AtomicU8,
+}
+
+const LOADING: u8 = 0;
+const READY: u8 = 1;
+const DRAINING: u8 = 2;
+
+impl Runtime {
+    /// No models, and [`Readiness::Loading`].
+    pub fn new(metrics: Arc<Metrics>) -> Arc<Self> {
+        let (models, turnstile) = Default::default();
+        Arc::new(Self { metrics, models, turnstile, readiness: AtomicU8::new(LOADING) })
+    }
+
+    /// Starts a lane for a model. Takes as long as its warm-up, a second or so.
+    ///
+    /// # Errors
+    /// When the name is taken, the sizes of engine and tokenizer differ, or the engine fails in the warm-up.
+    pub fn add(&self, parts: ModelParts) -> Result<(), StartError> {
+        let name = parts.name.clone();
+        let failed = |why: String| StartError { name: name.clone(), why };
+        if self.find(&name).is_some() {
+            return Err(failed("another model has that name".into()));
+        }
+        let served = self.serve(parts).map_err(failed)?;
+        self.models.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(served));
+        Ok(())
+    }
+
+    fn serve(&self, parts: ModelParts) -> Result<Served, String> {
+        let shape = parts.engine.shape();
+        if parts.tokenizer.vocab() > shape.vocab {
+            let (tokens, vocab) = (parts.tokenizer.vocab(), shape.vocab);
+            return Err(format!("its tokenizer has {tokens} tokens, its engine {vocab}"));
+        }
+        let lane = Lane::start(LaneParts {
+            name: parts.name.clone(),
+            ends: parts.tokenizer.eos().to_vec(),
+            turnstile: self.turnstile.clone(),
+            metrics: self.metrics.model(&parts.name),
+            config: parts.config.clone(),
+            engine: parts.engine,
+        })?;
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let card = ModelCard {
+            id: parts.name,
+            context: lane.longest(),
+            vocab: parts.tokenizer.vocab(),
+            created: since_epoch.as_secs(),
+            chat: parts.template.is_some(),
+        };
+        let text = Arc::new(Text { tokenizer: parts.tokenizer, template: parts.template });
+        Ok(Served { card, text, lane, config: parts.config })
+    }
+
+    /// All models are there: new work is taken.
+    pub fn ready(&self) {
+        self.readiness.compare_exchange(LOADING, READY, SeqCst, SeqCst).ok();
+    }
+
+    /// Refuses new work, waits at most `limit` for what is running and waiting, then ends the lanes. Blocks the calling
+    /// thread.
+    pub fn drain(&self, limit: Duration) -> Drained {
+        self.readiness.store(DRAINING, SeqCst);
+        let models = self.models.read().unwrap_or_else(PoisonError::into_inner).clone();
+        models.iter().for_each(|model| model.lane.go(Phase::Draining));
+        let until = Instant::now() + limit;
+        let dropped = models.iter().map(|model| model.lane.end_by(until)).sum();
+        Drained { dropped }
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<Served>> {
+        let models = self.models.read().unwrap_or_else(PoisonError::into_inner);
+        models.iter().find(|model| model.card.id == name).cloned()
+    }
+
+    fn model(&self, name: &str) -> Result<Arc<Served>, Error> {
+        match (self.find(name), self.readiness()) {
+            (_, Readiness::Draining) => Err(draining()),
+            (Some(model), Readiness::Ready) => Ok(model),
+            (_, Readiness::Loading) => {
+                let error = Error::new(Reason::Loading, "the models are still loading");
+                Err(error.retry_after(Duration::from_secs(1)))
+            }
+            (None, Readiness::Ready) => Err(self.unknown(name)),
+        }
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        let names: Vec<_> = self.models().into_iter().map(|card| card.id).collect();
+        let message = format!("there is no model `{name}`; being served: {}", names.join(", "));
+        Error { param: Some("model".into()), ..Error::new(Reason::NotFound, message) }
+    }
+}
+
+impl Service for Runtime {
+    fn models(&self) -> Vec<ModelCard> {
+        let models = self.models.read().unwrap_or_else(PoisonError::into_inner);
+        models.iter().map(|model| model.card.clone()).collect()
+    }
+
+    fn readiness(&self) -> Readiness {
+        match self.readiness.load(SeqCst) {
+            LOADING => Readiness::Loading,
+            READY => Readiness::Ready,
+            _ => Readiness::Draining,
+        }
+    }
+
+    fn tokenize(&self, request: TokenizeRequest) -> Boxed<'_, Result<Vec<u32>, Error>> {
+        Box::pin(async move {
+            let text = self.model(&request.model)?.text.clone();
+            let how =
+                Encode { add_special: request.add_special_tokens, parse_special: request.parse_special };
+            off_thread(move || text.encode(&request.text, how)).await
+        })
+    }
+
+    fn detokenize(&self, model: String, tokens: Vec<u32>) -> Boxed<'_, Result<String, Error>> {
+        Box::pin(async move {
+            let text = self.model(&model)?.text.clone();
+            off_thread(move || text.decode(&tokens)).await
+        })
+    }
+
+    fn generate(&self, request: GenerateRequest) -> Boxed<'_, Result<Generation, Error>> {
+        Box::pin(async move { self.model(&request.model)?.generate(request).await })
+    }
+}
+
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let result = tokio::task::spawn_blocking(work).await;
+    result.unwrap_or_else(|_| Err(Error::new(Reason::Internal, "a text task did not finish")))
+}
