@@ -46,15 +46,18 @@ unsafe impl<T: Send> Send for Ring<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Ring<T> {}
 
+#[inline]
 fn free_at(position: usize) -> usize {
     position.wrapping_mul(2)
 }
 
+#[inline]
 fn filled_at(position: usize) -> usize {
     free_at(position).wrapping_add(1)
 }
 
 /// How far `a` is ahead of `b`, both positions or both stamps.
+#[inline]
 fn ahead(a: usize, b: usize) -> isize {
     a.wrapping_sub(b) as isize
 }
@@ -235,6 +238,7 @@ impl<T> Ring<T> {
         Ok(oldest)
     }
 
+    #[inline]
     fn slot(&self, position: usize) -> &Slot<T> {
         // SAFETY: `mask` is the number of slots minus one.
         unsafe { self.slots.get_unchecked(position & self.mask) }

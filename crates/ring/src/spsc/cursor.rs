@@ -36,22 +36,27 @@ impl Cursors {
         }
     }
 
+    #[inline]
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
 
+    #[inline]
     pub(crate) fn mask(&self) -> usize {
         self.capacity - 1
     }
 
+    #[inline]
     pub(crate) fn tail(&self) -> usize {
         self.tail.load(Acquire)
     }
 
+    #[inline]
     pub(crate) fn head(&self) -> usize {
         self.head.load(Acquire)
     }
 
+    #[inline]
     pub(crate) fn wake(&self) {
         self.wake.wake();
     }
@@ -98,6 +103,7 @@ impl WriteCursor {
         self.room(cursors) >= wanted
     }
 
+    #[inline]
     fn room(&self, cursors: &Cursors) -> usize {
         cursors.capacity - self.tail.wrapping_sub(self.head_seen)
     }
