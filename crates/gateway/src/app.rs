@@ -1,6 +1,7 @@
 //! The state that handlers share, and the routes.
 
 use crate::auth::authorize;
+use crate::body::Bodies;
 use crate::config::GatewayConfig;
 use crate::exchange::observe;
 use crate::refusal::Refusal;
@@ -32,6 +33,8 @@ pub struct App {
     pub service: Arc<dyn Service>,
     pub metrics: Arc<Metrics>,
     pub config: GatewayConfig,
+    /// The bodies being read.
+    pub bodies: Bodies,
     /// Cancelled when no new work is to be taken.
     pub draining: CancellationToken,
     /// Cancelled when running work is to end.
@@ -42,7 +45,8 @@ impl App {
     pub fn new(gateway: Gateway) -> Arc<Self> {
         let Gateway { service, metrics, config } = gateway;
         let (draining, closing) = Default::default();
-        Arc::new(Self { service, metrics, config, draining, closing })
+        let bodies = Bodies::new(config.body_memory);
+        Arc::new(Self { service, metrics, config, bodies, draining, closing })
     }
 
     /// Whether new work is taken.

@@ -1,11 +1,14 @@
-//! Reads a body under a limit of size and one of time.
+//! Reads a body under limits: of its size, of its time, and of the memory that all bodies take.
 
-use crate::config::GatewayConfig;
+use crate::app::App;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use plimsoll_api::error::{Error, Reason};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How much of a body that is too large is still read and thrown away, as a multiple of the limit: a client that is cut
@@ -13,49 +16,139 @@ use std::time::Duration;
 const LINGER_TIMES: usize = 4;
 /// How long that may take.
 const LINGER: Duration = Duration::from_secs(2);
+/// When to come back if too many bodies were being read.
+const CROWDED_RETRY: Duration = Duration::from_secs(1);
+
+/// The bytes of all bodies being read.
+pub struct Bodies {
+    bytes: Arc<AtomicUsize>,
+    most: usize,
+}
+
+impl Bodies {
+    pub fn new(most: usize) -> Self {
+        Self { bytes: Arc::default(), most }
+    }
+
+    fn share(&self) -> Share {
+        Share { all: Arc::clone(&self.bytes), most: self.most, own: 0 }
+    }
+}
+
+/// One body's part of them, given back when dropped.
+struct Share {
+    all: Arc<AtomicUsize>,
+    most: usize,
+    own: usize,
+}
+
+impl Share {
+    fn grow(&mut self, bytes: usize) -> Result<(), Flaw> {
+        self.own += bytes;
+        let before = self.all.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > self.most { Err(Flaw::Crowded) } else { Ok(()) }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.own, Ordering::Relaxed);
+    }
+}
+
+/// A body that was read.
+pub struct Whole {
+    bytes: Bytes,
+    _share: Share,
+}
+
+impl Deref for Whole {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Why a body is not taken.
+enum Flaw {
+    TooLarge,
+    Crowded,
+    BrokeOff(axum::Error),
+}
 
 /// The whole body.
 ///
 /// # Errors
-/// [`Reason::BodyTooLarge`], [`Reason::BodyTimeout`], or [`Reason::InvalidRequest`] when it breaks off.
-pub async fn read(body: Body, config: &GatewayConfig) -> Result<Bytes, Error> {
-    let limit = config.body_limit;
-    let mut body = body;
-    let wait = config.body_timeout;
-    match tokio::time::timeout(wait, read_within(&mut body, limit)).await {
-        Ok(Ok(Some(bytes))) => Ok(bytes),
-        Ok(Ok(None)) => {
-            // Whether this ends well or not, the answer is the same.
-            let _ =
-                tokio::time::timeout(LINGER, discard(&mut body, limit.saturating_mul(LINGER_TIMES))).await;
-            Err(Error::new(
-                Reason::BodyTooLarge,
-                format!("the body is larger than the limit of {limit} bytes"),
-            ))
-        }
-        Ok(Err(error)) => Err(Error::new(Reason::InvalidRequest, format!("the body broke off: {error}"))),
+/// [`Reason::BodyTooLarge`], [`Reason::BodyTimeout`], [`Reason::QueueFull`] when too many are being read at once, or
+/// [`Reason::InvalidRequest`] when it breaks off.
+pub async fn read(mut body: Body, app: &App) -> Result<Whole, Error> {
+    let (limit, wait) = (app.config.body_limit, app.config.body_timeout);
+    let mut share = app.bodies.share();
+    let flaw = match tokio::time::timeout(wait, read_within(&mut body, limit, &mut share)).await {
+        Ok(Ok(bytes)) => return Ok(Whole { bytes, _share: share }),
+        Ok(Err(flaw)) => flaw,
         Err(_) => {
             let message = format!("the body did not arrive within {} s", wait.as_secs_f32());
-            Err(Error::new(Reason::BodyTimeout, message))
+            return Err(Error::new(Reason::BodyTimeout, message));
         }
+    };
+    drop(share);
+    if !matches!(flaw, Flaw::BrokeOff(_)) {
+        // Whether this ends well or not, the answer is the same.
+        let _ = tokio::time::timeout(LINGER, discard(&mut body, limit.saturating_mul(LINGER_TIMES))).await;
     }
+    Err(match flaw {
+        Flaw::TooLarge => {
+            Error::new(Reason::BodyTooLarge, format!("the body is larger than the limit of {limit} bytes"))
+        }
+        Flaw::Crowded => Error::new(Reason::QueueFull, "too many large bodies are arriving at once")
+            .retry_after(CROWDED_RETRY),
+        Flaw::BrokeOff(error) => Error::new(Reason::InvalidRequest, format!("the body broke off: {error}")),
+    })
 }
 
-/// `None`: it is larger than `limit`.
-async fn read_within(body: &mut Body, limit: usize) -> Result<Option<Bytes>, axum::Error> {
+async fn read_within(body: &mut Body, limit: usize, share: &mut Share) -> Result<Bytes, Flaw> {
     if body.size_hint().lower() > limit as u64 {
-        return Ok(None);
+        return Err(Flaw::TooLarge);
     }
-    let Some(first) = next(body).await? else { return Ok(Some(Bytes::new())) };
-    let Some(second) = next(body).await? else { return Ok((first.len() <= limit).then_some(first)) };
-    let mut all = BytesMut::with_capacity(first.len() + second.len());
-    all.extend_from_slice(&first);
-    all.extend_from_slice(&second);
-    while all.len() <= limit {
-        let Some(more) = next(body).await? else { return Ok(Some(all.freeze())) };
-        all.extend_from_slice(&more);
+    let mut all = Pieces::default();
+    while let Some(piece) = next(body).await.map_err(Flaw::BrokeOff)? {
+        if all.len() + piece.len() > limit {
+            return Err(Flaw::TooLarge);
+        }
+        share.grow(piece.len())?;
+        all.push(piece);
     }
-    Ok(None)
+    Ok(all.join())
+}
+
+/// The pieces so far. A body in one piece, the usual case, is not copied.
+#[derive(Default)]
+struct Pieces {
+    first: Bytes,
+    rest: BytesMut,
+}
+
+impl Pieces {
+    fn len(&self) -> usize {
+        self.first.len() + self.rest.len()
+    }
+
+    fn push(&mut self, piece: Bytes) {
+        if self.len() == 0 {
+            self.first = piece;
+            return;
+        }
+        if self.rest.is_empty() {
+            self.rest.extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.rest.extend_from_slice(&piece);
+    }
+
+    fn join(self) -> Bytes {
+        if self.rest.is_empty() { self.first } else { self.rest.freeze() }
+    }
 }
 
 async fn next(body: &mut Body) -> Result<Option<Bytes>, axum::Error> {

@@ -12,10 +12,16 @@ pub struct GatewayConfig {
     pub cors_origins: Vec<String>,
     /// Largest body, in bytes. Default: 8 MiB.
     pub body_limit: usize,
+    /// Most bytes of all bodies being read at once; what is more is refused as a full queue. At least `body_limit`.
+    /// Default: 256 MiB.
+    pub body_memory: usize,
     /// Longest wait for a body, from its headers to its last byte. Default: 30 s.
     pub body_timeout: Duration,
     /// Longest wait for a request's headers; also how long an idle connection is kept. Default: 30 s.
     pub header_timeout: Duration,
+    /// Longest time that a client may leave an answer unread, while the kernel's buffers are full; then the connection is
+    /// cut and its request cancelled. Default: 60 s.
+    pub stall_timeout: Duration,
     /// Largest head of a request, and most bytes of an answer held back for a slow reader, per connection. At least
     /// 8 KiB. Default: 32 KiB.
     pub connection_buffer: usize,
@@ -38,8 +44,10 @@ impl Default for GatewayConfig {
             api_keys: Vec::new(),
             cors_origins: Vec::new(),
             body_limit: 8 << 20,
+            body_memory: 256 << 20,
             body_timeout: Duration::from_secs(30),
             header_timeout: Duration::from_secs(30),
+            stall_timeout: Duration::from_secs(60),
             connection_buffer: 32 << 10,
             max_connections: 4096,
             send_buffer: 16 << 10,
@@ -92,6 +100,7 @@ impl GatewayConfig {
         }
         let limits = [
             ("body_limit", self.body_limit, 1),
+            ("body_memory", self.body_memory, self.body_limit),
             ("connection_buffer", self.connection_buffer, 8 << 10),
             ("max_connections", self.max_connections, 1),
             ("max_choices", self.max_choices as usize, 1),

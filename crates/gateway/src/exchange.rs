@@ -95,7 +95,7 @@ impl Drop for Exchange {
         let (request_id, route, model, status) = (&self.request_id, &self.route, &notes.model, notes.status);
         let outcome = notes.outcome.unwrap_or(CANCELLED);
         self.metrics.request(model, route, outcome);
-        let ms = self.began.elapsed().as_millis();
+        let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let Usage { prompt_tokens, completion_tokens } = notes.usage;
         if model.is_empty() && outcome == "ok" {
             // Probes and look-ups: too many to be news.

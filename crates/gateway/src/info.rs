@@ -42,7 +42,7 @@ pub async fn tokenize(
     Extension(exchange): Extension<Arc<Exchange>>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let body = body::read(request.into_body(), &app.config).await?;
+    let body = body::read(request.into_body(), &app).await?;
     let cards = app.service.models();
     let request = read_tokenize(&body, &cards)?;
     exchange.concerns(&request.model);
@@ -57,7 +57,7 @@ pub async fn detokenize(
     Extension(exchange): Extension<Arc<Exchange>>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let body = body::read(request.into_body(), &app.config).await?;
+    let body = body::read(request.into_body(), &app).await?;
     let (model, tokens) = read_detokenize(&body, &app.service.models())?;
     exchange.concerns(&model);
     let text = app.service.detokenize(model, tokens).await?;

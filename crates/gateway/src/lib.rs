@@ -11,6 +11,7 @@
 //! - [`serve`] runs the API until told to stop, then drains.
 //! - [`control`] runs `/metrics` and health on a thread and a port of their own, so that they answer while every core computes.
 //! - [`GatewayConfig`]: every limit, with its default.
+//! - `stall`: breaks connections whose readers take nothing for too long.
 //! - `refusal`: an error of the table as an HTTP answer.
 
 mod app;
@@ -23,6 +24,7 @@ mod generate;
 mod info;
 mod refusal;
 mod server;
+mod stall;
 
 pub use app::Gateway;
 pub use config::{ConfigError, GatewayConfig};

@@ -2,11 +2,12 @@
 
 use crate::app::{App, Gateway};
 use crate::config::GatewayConfig;
+use crate::stall::StallLimit;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long connections may take to send what is already written, at the very end.
 const FLUSH: Duration = Duration::from_secs(1);
+/// How long a connection is silent before the kernel asks whether the client's machine is still there, and how often.
+const PROBE: Duration = Duration::from_secs(15);
 /// Pause after the system could not give us a connection (out of descriptors, say), so that retrying does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -51,6 +54,7 @@ pub struct Connections {
     pub header_timeout: Duration,
     pub buffer: usize,
     pub send_buffer: usize,
+    pub stall_timeout: Duration,
 }
 
 impl From<&GatewayConfig> for Connections {
@@ -60,6 +64,7 @@ impl From<&GatewayConfig> for Connections {
             header_timeout: config.header_timeout,
             buffer: config.connection_buffer,
             send_buffer: config.send_buffer,
+            stall_timeout: config.stall_timeout,
         }
     }
 }
@@ -146,6 +151,7 @@ impl Door {
         draining: Option<CancellationToken>,
     ) -> impl Future<Output = ()> + use<> {
         self.tune(&stream);
+        let stream = StallLimit::new(stream, self.connections.stall_timeout);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.connections.header_timeout)
@@ -172,10 +178,15 @@ impl Door {
         }
     }
 
-    /// What the kernel buffers hides that a reader is slow: let it buffer little.
+    /// What the kernel buffers hides that a reader is slow: let it buffer little. And a client whose machine vanished while
+    /// its request waits is noticed by keep-alive probes alone.
     fn tune(&self, stream: &TcpStream) {
         let size = self.connections.send_buffer;
-        let tuned = stream.set_nodelay(true).and_then(|()| SockRef::from(stream).set_send_buffer_size(size));
+        let socket = SockRef::from(stream);
+        let tuned =
+            stream.set_nodelay(true).and_then(|()| socket.set_send_buffer_size(size)).and_then(|()| {
+                socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE).with_interval(PROBE))
+            });
         if let Err(error) = tuned {
             tracing::debug!(%error, "a socket could not be tuned");
         }

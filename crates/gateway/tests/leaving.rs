@@ -4,8 +4,10 @@ mod common;
 
 use common::{Server, piece, post};
 use plimsoll_api::service::{Delta, Event};
+use plimsoll_gateway::GatewayConfig;
 use plimsoll_testkit::service::{Act, Gate, Script, ScriptedService};
 use serde_json::json;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -91,15 +93,17 @@ async fn by_closing_half_or_all_of_a_raw_socket() {
     }
 }
 
+/// Says far more than the buffers between the two hold.
+fn talks() -> ScriptedService {
+    ScriptedService::new(|_| {
+        let delta = Delta { text: "some words, ".repeat(20), ..Delta::default() };
+        Ok(Script::new(vec![Act::Emit(Event::Delta(delta)); 200_000]))
+    })
+}
+
 #[tokio::test]
 async fn a_slow_reader_holds_up_its_own_stream() {
-    // Far more than the buffers between the two hold.
-    const PIECES: usize = 200_000;
-    let service = ScriptedService::new(|_| {
-        let delta = Delta { text: "some words, ".repeat(20), ..Delta::default() };
-        Ok(Script::new(vec![Act::Emit(Event::Delta(delta)); PIECES]))
-    });
-    let server = Server::plain(service).await;
+    let server = Server::plain(talks()).await;
     let mut client = server.client().await;
     let response = client.begin(post("/v1/completions", body(true, 1))).await.unwrap();
     let mut stream = response.into_body();
@@ -111,4 +115,15 @@ async fn a_slow_reader_holds_up_its_own_stream() {
     assert_eq!(server.service.counts().live(), 1);
     drop((stream, client));
     assert_eq!(server.service.until(|counts| counts.live() == 0).await.dropped, 1);
+}
+
+#[tokio::test]
+async fn a_reader_that_takes_nothing_is_cut_off() {
+    let config = GatewayConfig { stall_timeout: Duration::from_millis(20), ..GatewayConfig::default() };
+    let server = Server::start(talks(), config).await;
+    let mut client = server.client().await;
+    let response = client.begin(post("/v1/completions", body(true, 1))).await.unwrap();
+    let counts = server.service.until(|counts| counts.live() == 0).await;
+    assert_eq!(counts.dropped, 1);
+    drop(response);
 }

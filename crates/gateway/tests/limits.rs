@@ -49,6 +49,27 @@ async fn a_body_over_the_limit() {
 }
 
 #[tokio::test]
+async fn bodies_share_memory() {
+    let config = GatewayConfig { body_limit: 1000, body_memory: 1000, ..GatewayConfig::default() };
+    let server = Server::start(says(), config).await;
+    let mut half = TcpStream::connect(server.address).await.unwrap();
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 900\r\n\r\n";
+    half.write_all(format!("{head}{}", " ".repeat(800)).as_bytes()).await.unwrap();
+    let fitting = || json!({"prompt": "x".repeat(500)}).to_string();
+    // Until the half body has arrived, the other still fits.
+    let answer = loop {
+        let answer = server.post("/v1/completions", fitting()).await;
+        if answer.status != 200 {
+            break answer;
+        }
+    };
+    assert_eq!(answer.error(), (429, "queue_full".to_owned(), None));
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    drop(half);
+    while server.post("/v1/completions", fitting()).await.status != 200 {}
+}
+
+#[tokio::test]
 async fn a_body_that_comes_in_pieces() {
     let server = Server::plain(says()).await;
     let head =
@@ -164,6 +185,8 @@ async fn a_panic_is_an_answer() {
     let answer = server.post("/v1/completions", prompt()).await;
     assert_eq!(answer.error(), (500, "internal".to_owned(), None));
     assert!(answer.header("x-request-id").is_some());
+    let answer = server.post("/v1/completions", json!({"prompt": "a", "stream": true}).to_string()).await;
+    assert!(answer.text.starts_with("data: {\"error\":{") && answer.text.ends_with("data: [DONE]\n\n"));
     assert_eq!(server.get("/health").await.status, 200);
 }
 

@@ -3,6 +3,7 @@
 use futures_util::stream::{SelectAll, Stream, StreamExt};
 use plimsoll_api::error::{Error, Reason};
 use plimsoll_api::service::{Delta, Event, Generation, Usage};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -53,6 +54,13 @@ impl Happenings {
 
     /// The next happening. Nothing follows [`Happening::Done`] or [`Happening::Failed`].
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Happening> {
+        let polled = catch_unwind(AssertUnwindSafe(|| self.poll_source(context)));
+        polled.unwrap_or_else(|_| {
+            Poll::Ready(Happening::Failed(Error::new(Reason::Internal, "the server failed on this request")))
+        })
+    }
+
+    fn poll_source(&mut self, context: &mut Context<'_>) -> Poll<Happening> {
         loop {
             let next = match &mut self.source {
                 Source::One(events) => ready!(events.poll_next_unpin(context)).map(|event| (0, event)),

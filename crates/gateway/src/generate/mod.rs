@@ -63,7 +63,7 @@ async fn answer<D: Dialect>(
         refuse_unready(Readiness::Draining)?;
     }
     let job = {
-        let body = body::read(request.into_body(), &app.config).await?;
+        let body = body::read(request.into_body(), &app).await?;
         let caller = Caller { request_id: exchange.request_id(), tenant };
         let limits = Limits { max_choices: app.config.max_choices };
         read(&body, &app.service.models(), caller, limits).map_err(|error| still_loading(&app, error))?
