@@ -49,9 +49,11 @@ impl Json {
     pub(super) fn encode(&self, text: &str, how: Encode, ids: &mut Vec<u32>) -> Result<(), TextError> {
         let encoding = self.run(text, how).map_err(|error| TextError::Failed(error.to_string()))?;
         let mut found = encoding.get_ids();
+        // Only what the file's own rule has put there is taken away again; a BOS in the text is the text's.
+        let by_rule = encoding.get_special_tokens_mask().first() == Some(&1);
         if let (Some((bos, wanted)), true) = (self.bos, how.add_special) {
             match (found.split_first(), wanted) {
-                (Some((first, rest)), false) if *first == bos => found = rest,
+                (Some((first, rest)), false) if by_rule && *first == bos => found = rest,
                 (Some((first, _)), true) if *first == bos => {}
                 (_, true) => ids.push(bos),
                 _ => {}
