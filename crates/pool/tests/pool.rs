@@ -26,7 +26,7 @@ fn pool_of(capacity: usize) -> (Pool<Object>, Arc<()>) {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 6 } else { 256 },
+        cases: if cfg!(miri) { 3 } else { 256 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
@@ -70,7 +70,7 @@ proptest! {
 
 /// As many threads as objects, each taking one at a time: nobody may ever miss.
 fn check_threads(count: usize) {
-    let rounds = if cfg!(miri) { 30 } else { 20_000 };
+    let rounds = if cfg!(miri) { 10 } else { 20_000 };
     let (pool, alive) = pool_of(count);
     thread::scope(|scope| {
         for _ in 0..count {

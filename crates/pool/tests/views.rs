@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 256 },
+        cases: if cfg!(miri) { 3 } else { 256 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -18,6 +18,7 @@
 //!
 //! Atomics, cells and threads come from the private module `sync`, which is `loom`'s under `--cfg loom`:
 //! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-ring --release`.
+//! Miri runs the other tests, made smaller: `cargo +nightly miri test -p plimsoll-ring`.
 
 pub mod bytes;
 mod capacity;

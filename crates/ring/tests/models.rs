@@ -7,7 +7,7 @@ use plimsoll_ring::{Level, Overflow, Pressure, Pushed, Ring, bytes, spsc};
 use proptest::prelude::*;
 
 fn config() -> ProptestConfig {
-    let cases = if cfg!(miri) { 6 } else { 256 };
+    let cases = if cfg!(miri) { 3 } else { 256 };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
