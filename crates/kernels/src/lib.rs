@@ -1,1 +1,40 @@
-//! SIMD linear algebra on quantized weights, and the team of threads that runs it.
+//! SIMD linear algebra on quantized weights, and the team of threads that runs it: everything a decoder step computes.
+//!
+//! Never here: model files, sequences, sampling, allocation in a hot call.
+//!
+//! Each operation is a method of [`Compute`] that works on all rows of a step and returns when all threads are done.
+//! It is written once over a small set of vector instructions (`simd`) and compiled for each instruction set ([`Isa`]).
+//! **Batch-invariant**: a row's numbers do not depend on the rows beside it, on how many threads there are, or on which
+//! of them computes it. Numbers do differ in their last bits from one instruction set to another.
+//!
+//! - [`team`]: the threads. [`isa`]: which instructions. [`matrix`]: packed weights. [`activations`]: their inputs.
+//! - [`embed`], [`product`] (over `tile`), [`norm`], [`rope`], [`attention`] (over `segment`): the operations.
+//! - [`slab`]: the bytes of the KV cache.
+
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+pub mod activations;
+pub mod attention;
+mod compute;
+pub mod embed;
+pub mod isa;
+pub mod matrix;
+pub mod norm;
+pub mod product;
+pub mod rope;
+mod segment;
+mod shared;
+mod simd;
+pub mod slab;
+pub mod team;
+mod tile;
+
+pub use activations::Activations;
+pub use attention::{AttentionPlan, Query};
+pub use compute::Compute;
+pub use isa::Isa;
+pub use matrix::{Matrix, Packed, Stored};
+pub use product::{Activation, Product};
+pub use rope::{Heads, Slot};
+pub use slab::{Slab, SlabShape};
+pub use team::Team;

@@ -1,0 +1,276 @@
+//! Weights packed for the kernels: panels of 16 outputs, read front to back.
+//!
+//! One layout serves every instruction set. `k` counts inputs, `c` the 16 outputs of a panel:
+//! - **Q4** (from `Q4_0`, `Q4_1`): per 32 inputs 16 f16 scales, 16 f16 minimums, then four groups of 64 bytes; byte
+//!   `4c + o` of group `g` holds inputs `8g + o` (low nibble) and `8g + 4 + o` (high nibble). 5 bits a weight.
+//! - **Q8** (from `Q8_0`): per 32 inputs eight groups of 64 bytes, byte `4c + o` of group `g` holds input `4g + o` plus
+//!   128; the f16 scales lie apart, 16 per 32 inputs. 8.5 bits a weight.
+//! - **F32, F16, BF16**: 16 numbers per input.
+
+use half::f16;
+use plimsoll_pool::AlignedBuf;
+
+use crate::simd::LANES;
+
+/// Inputs of a quantization block.
+pub const BLOCK: usize = 32;
+
+pub(crate) const Q4_BLOCK_BYTES: usize = 320;
+pub(crate) const Q8_BLOCK_BYTES: usize = 512;
+
+/// How weights are stored in a model file, a row (one output) at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// Little-endian f32.
+    F32,
+    /// Little-endian IEEE halves.
+    F16,
+    /// Little-endian bfloat16.
+    BF16,
+    /// Blocks of 32: f16 scale, 32 signed bytes.
+    Q8_0,
+    /// Blocks of 32: f16 scale, 16 bytes of nibbles (inputs 0..16 low, 16..32 high) less 8.
+    Q4_0,
+    /// Blocks of 32: f16 scale, f16 minimum, 16 bytes of nibbles as above.
+    Q4_1,
+}
+
+impl Stored {
+    /// Bytes of a row of `inputs` weights.
+    pub const fn row_bytes(self, inputs: usize) -> usize {
+        match self {
+            Self::F32 => inputs * 4,
+            Self::F16 | Self::BF16 => inputs * 2,
+            Self::Q8_0 => inputs / BLOCK * 34,
+            Self::Q4_0 => inputs / BLOCK * 18,
+            Self::Q4_1 => inputs / BLOCK * 20,
+        }
+    }
+
+    /// How it is packed.
+    pub const fn packed(self) -> Packed {
+        match self {
+            Self::F32 => Packed::F32,
+            Self::F16 => Packed::F16,
+            Self::BF16 => Packed::BF16,
+            Self::Q8_0 => Packed::Q8,
+            Self::Q4_0 | Self::Q4_1 => Packed::Q4,
+        }
+    }
+}
+
+/// How weights are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packed {
+    /// 32-bit floats.
+    F32,
+    /// IEEE halves.
+    F16,
+    /// bfloat16.
+    BF16,
+    /// Signed bytes with a scale per 32 inputs.
+    Q8,
+    /// Nibbles with a scale and a minimum per 32 inputs.
+    Q4,
+}
+
+impl Packed {
+    /// Whether a product takes its activations quantized ([`crate::Activations`] has both forms).
+    pub const fn is_quantized(self) -> bool {
+        matches!(self, Self::Q8 | Self::Q4)
+    }
+}
+
+/// A packed matrix, `[outputs, inputs]`.
+pub struct Matrix {
+    outputs: usize,
+    inputs: usize,
+    packed: Packed,
+    pub(crate) weights: AlignedBuf<u8>,
+    /// f16 scales of Q8.
+    pub(crate) scales: AlignedBuf<u16>,
+}
+
+impl Matrix {
+    /// A matrix of zeros to fill with [`Matrix::set_row`].
+    ///
+    /// # Panics
+    /// When a quantized matrix has inputs that are no multiple of [`BLOCK`].
+    pub fn new(outputs: usize, inputs: usize, packed: Packed) -> Self {
+        assert!(
+            !packed.is_quantized() || inputs.is_multiple_of(BLOCK),
+            "{inputs} inputs in blocks of {BLOCK}"
+        );
+        let (panels, blocks) = (outputs.div_ceil(LANES), inputs / BLOCK);
+        let (bytes, scales) = match packed {
+            Packed::F32 => (panels * LANES * inputs * 4, 0),
+            Packed::F16 | Packed::BF16 => (panels * LANES * inputs * 2, 0),
+            Packed::Q8 => (panels * blocks * Q8_BLOCK_BYTES, panels * blocks * LANES),
+            Packed::Q4 => (panels * blocks * Q4_BLOCK_BYTES, 0),
+        };
+        Self {
+            outputs,
+            inputs,
+            packed,
+            weights: AlignedBuf::zeroed(bytes),
+            scales: AlignedBuf::zeroed(scales),
+        }
+    }
+
+    /// Outputs: the length of a row of the product.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Inputs: the length of a row of activations.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// How it is packed.
+    pub fn packed(&self) -> Packed {
+        self.packed
+    }
+
+    /// Bytes it takes.
+    pub fn bytes(&self) -> usize {
+        self.weights.len() + 2 * self.scales.len()
+    }
+
+    pub(crate) fn panels(&self) -> usize {
+        self.outputs.div_ceil(LANES)
+    }
+
+    pub(crate) fn blocks(&self) -> usize {
+        self.inputs / BLOCK
+    }
+
+    /// Packs the weights of one output, `row` as a file stores it.
+    ///
+    /// # Panics
+    /// When `output` is none, `row` has not the length of a row, or `stored` packs otherwise than this matrix.
+    pub fn set_row(&mut self, output: usize, stored: Stored, row: &[u8]) {
+        assert!(output < self.outputs, "output {output} of {}", self.outputs);
+        assert!(stored.packed() == self.packed, "{stored:?} into {:?}", self.packed);
+        assert!(
+            row.len() == stored.row_bytes(self.inputs),
+            "{} bytes in a row of {}",
+            row.len(),
+            self.inputs
+        );
+        match stored {
+            Stored::F32 => self.set_floats::<4>(output, row),
+            Stored::F16 | Stored::BF16 => self.set_floats::<2>(output, row),
+            Stored::Q8_0 => self.set_q8(output, row),
+            Stored::Q4_0 => self.set_q4(output, row.chunks_exact(18).map(split_q4_0)),
+            Stored::Q4_1 => self.set_q4(output, row.chunks_exact(20).map(split_q4_1)),
+        }
+    }
+
+    fn set_floats<const BYTES: usize>(&mut self, output: usize, row: &[u8]) {
+        let (panel, column) = (output / LANES, output % LANES);
+        let first = panel * self.inputs * LANES * BYTES + column * BYTES;
+        let slots = self.weights[first..].chunks_mut(LANES * BYTES);
+        for (slot, number) in slots.zip(row.chunks_exact(BYTES)) {
+            let mut native: [u8; BYTES] = std::array::from_fn(|i| number[i]);
+            if cfg!(target_endian = "big") {
+                native.reverse();
+            }
+            slot[..BYTES].copy_from_slice(&native);
+        }
+    }
+
+    fn set_q8(&mut self, output: usize, row: &[u8]) {
+        let (panel, column) = (output / LANES, output % LANES);
+        let first = panel * self.blocks();
+        for (b, block) in row.chunks_exact(34).enumerate() {
+            self.scales[(first + b) * LANES + column] = u16::from_le_bytes([block[0], block[1]]);
+            let to = &mut self.weights[(first + b) * Q8_BLOCK_BYTES..][..Q8_BLOCK_BYTES];
+            for (i, &q) in block[2..].iter().enumerate() {
+                to[i / 4 * 64 + column * 4 + i % 4] = q.wrapping_add(128);
+            }
+        }
+    }
+
+    fn set_q4<'a>(&mut self, output: usize, row: impl Iterator<Item = (u16, u16, &'a [u8])>) {
+        let (panel, column) = (output / LANES, output % LANES);
+        let first = panel * self.blocks();
+        for (b, (scale, minimum, nibbles)) in row.enumerate() {
+            let to = &mut self.weights[(first + b) * Q4_BLOCK_BYTES..][..Q4_BLOCK_BYTES];
+            to[2 * column..][..2].copy_from_slice(&scale.to_ne_bytes());
+            to[32 + 2 * column..][..2].copy_from_slice(&minimum.to_ne_bytes());
+            for i in 0..BLOCK {
+                let nibble = if i < 16 { nibbles[i] & 15 } else { nibbles[i - 16] >> 4 };
+                let (group, within) = (i / 8, i % 8);
+                let at = &mut to[64 + group * 64 + column * 4 + within % 4];
+                *at = if within < 4 { *at & 0xf0 | nibble } else { *at & 0x0f | nibble << 4 };
+            }
+        }
+    }
+
+    /// The weights of one output as f32: a row of an embedding table.
+    ///
+    /// # Panics
+    /// When `output` is none, or `row` is not [`Matrix::inputs`] long.
+    pub fn row(&self, output: usize, row: &mut [f32]) {
+        assert!(output < self.outputs, "output {output} of {}", self.outputs);
+        assert!(row.len() == self.inputs, "a row of {} into {}", self.inputs, row.len());
+        let (panel, column) = (output / LANES, output % LANES);
+        match self.packed {
+            Packed::F32 => self.floats::<4>(panel, column, row, f32::from_ne_bytes),
+            Packed::F16 => self.floats::<2>(panel, column, row, |b| f16::from_ne_bytes(b).to_f32()),
+            Packed::BF16 => self.floats::<2>(panel, column, row, |b| half::bf16::from_ne_bytes(b).to_f32()),
+            Packed::Q8 => self.row_q8(panel, column, row),
+            Packed::Q4 => self.row_q4(panel, column, row),
+        }
+    }
+
+    fn floats<const BYTES: usize>(
+        &self,
+        panel: usize,
+        column: usize,
+        row: &mut [f32],
+        read: impl Fn([u8; BYTES]) -> f32,
+    ) {
+        let first = panel * self.inputs * LANES * BYTES + column * BYTES;
+        for (x, slot) in row.iter_mut().zip(self.weights[first..].chunks(LANES * BYTES)) {
+            *x = read(std::array::from_fn(|i| slot[i]));
+        }
+    }
+
+    fn row_q8(&self, panel: usize, column: usize, row: &mut [f32]) {
+        for (b, out) in row.chunks_exact_mut(BLOCK).enumerate() {
+            let at = panel * self.blocks() + b;
+            let scale = f16::from_bits(self.scales[at * LANES + column]).to_f32();
+            let block = &self.weights[at * Q8_BLOCK_BYTES..][..Q8_BLOCK_BYTES];
+            for (i, x) in out.iter_mut().enumerate() {
+                *x = scale * (f32::from(block[i / 4 * 64 + column * 4 + i % 4]) - 128.0);
+            }
+        }
+    }
+
+    fn row_q4(&self, panel: usize, column: usize, row: &mut [f32]) {
+        for (b, out) in row.chunks_exact_mut(BLOCK).enumerate() {
+            let block = &self.weights[(panel * self.blocks() + b) * Q4_BLOCK_BYTES..][..Q4_BLOCK_BYTES];
+            let half = |at: usize| f16::from_ne_bytes([block[at], block[at + 1]]).to_f32();
+            let (scale, minimum) = (half(2 * column), half(32 + 2 * column));
+            for (i, x) in out.iter_mut().enumerate() {
+                let byte = block[64 + i / 8 * 64 + column * 4 + i % 4];
+                let nibble = if i % 8 < 4 { byte & 15 } else { byte >> 4 };
+                *x = scale * f32::from(nibble) + minimum;
+            }
+        }
+    }
+}
+
+/// Scale, minimum and nibbles of a `Q4_0` block. Minus eight times a half is a half, so nothing is rounded.
+fn split_q4_0(block: &[u8]) -> (u16, u16, &[u8]) {
+    let scale = f16::from_le_bytes([block[0], block[1]]);
+    (scale.to_bits(), f16::from_f32(-8.0 * scale.to_f32()).to_bits(), &block[2..])
+}
+
+/// Scale, minimum and nibbles of a `Q4_1` block.
+fn split_q4_1(block: &[u8]) -> (u16, u16, &[u8]) {
+    let half = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
+    (half(0), half(2), &block[4..])
+}

@@ -1,0 +1,314 @@
+//! Products of activations with packed weights: `out = x W^T`, added to what is there or not, and the gated feed-forward
+//! product, which leaves its result quantized for the next one.
+
+use crate::Compute;
+use crate::activations::{Activations, View, Writer};
+use crate::isa::Kernel;
+use crate::matrix::{BLOCK, Matrix, Packed, Q4_BLOCK_BYTES, Q8_BLOCK_BYTES};
+use crate::shared::Shared;
+use crate::simd::{LANES, Simd, exp};
+use crate::tile::{
+    Brain, Bytes, Floats, Half, MAX_COLUMNS, MAX_PANELS, Nibbles, Panel, Single, Spread, TILE, most_rows,
+    tile,
+};
+use std::ops::Range;
+
+/// From how many rows on it pays to spread nibbles to bytes first.
+const SPREAD_ROWS: usize = 17;
+
+/// Rows of a gated product whose gate and up columns are kept in scratch at a time.
+const MAX_GATED_ROWS: usize = 512;
+
+/// Units (pairs of panels) a chunk should hold at least, so that claiming it is small beside computing it.
+const CHUNKS_PER_THREAD: usize = 8;
+
+/// A product to compute: one of several that share their activations.
+pub struct Product<'a> {
+    /// `[outputs, inputs]`.
+    pub weights: &'a Matrix,
+    /// `[rows, outputs]`.
+    pub out: &'a mut [f32],
+    /// Add to `out` rather than set it.
+    pub add: bool,
+}
+
+/// The gate's activation in a gated feed-forward layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// `x / (1 + e^-x)`: SwiGLU.
+    Silu,
+    /// The tanh approximation of GELU: GeGLU.
+    GeluTanh,
+}
+
+impl Compute {
+    /// Makes room for products with `matrix`. Called when a model is loaded.
+    pub fn prepare(&mut self, matrix: &Matrix) {
+        self.reserve(2 * MAX_GATED_ROWS * BLOCK);
+        if matrix.packed() == Packed::Q4 {
+            self.reserve(2 * MAX_GATED_ROWS * BLOCK + Spread::scratch(matrix.blocks()));
+        }
+    }
+
+    /// Computes up to `N` products of the first `rows` rows of `x`.
+    ///
+    /// # Panics
+    /// When shapes do not agree, or `x` lacks the form a matrix needs.
+    pub fn products<const N: usize>(&mut self, x: &Activations, rows: usize, products: [Product<'_>; N]) {
+        for product in &products {
+            check(x, rows, product.weights);
+            let outputs = product.weights.outputs();
+            assert!(product.out.len() >= rows * outputs, "{} f32 for {rows} x {outputs}", product.out.len());
+        }
+        let mut units = 0;
+        let jobs = products.map(|product| {
+            let first = units;
+            units += product.weights.panels().div_ceil(MAX_PANELS);
+            let stride = product.weights.outputs();
+            let target =
+                Target { out: Shared::new(product.out), stride, column: 0, columns: 0, add: product.add };
+            (first..units, product.weights, target)
+        });
+        let (view, chunks) = (x.view(), units.min(CHUNKS_PER_THREAD * self.threads()));
+        self.by_chunks(chunks, |isa, chunk, scratch| {
+            let mine = chunk * units / chunks..(chunk + 1) * units / chunks;
+            for (range, weights, target) in &jobs {
+                let part = mine.start.max(range.start)..mine.end.min(range.end);
+                if !part.is_empty() {
+                    let units = part.start - range.start..part.end - range.start;
+                    isa.run(Multiply {
+                        x: view,
+                        rows,
+                        weights,
+                        units,
+                        target: *target,
+                        scratch: &mut *scratch,
+                    });
+                }
+            }
+        });
+    }
+
+    /// `out = activation(x G^T) * (x U^T)`, quantized if `out` has that form, else in f32: the first half of a gated feed-forward layer.
+    ///
+    /// # Panics
+    /// When shapes do not agree, or the width of `out` is no multiple of [`BLOCK`].
+    pub fn gated(
+        &mut self,
+        x: &Activations,
+        rows: usize,
+        (gate, up): (&Matrix, &Matrix),
+        activation: Activation,
+        out: &mut Activations,
+    ) {
+        check(x, rows, gate);
+        check(x, rows, up);
+        assert!(gate.outputs() == out.width() && up.outputs() == out.width(), "gate, up and output widths");
+        assert!(rows <= out.capacity(), "{rows} rows of {}", out.capacity());
+        assert!(out.width().is_multiple_of(BLOCK), "{} columns in blocks of {BLOCK}", out.width());
+        let units = out.width() / BLOCK;
+        let (view, to, chunks) = (x.view(), out.writer(), units.min(CHUNKS_PER_THREAD * self.threads()));
+        self.by_chunks(chunks, |isa, chunk, scratch| {
+            let units = chunk * units / chunks..(chunk + 1) * units / chunks;
+            isa.run(Gated { x: view, rows, weights: [gate, up], units, activation, to, scratch });
+        });
+    }
+}
+
+fn check(x: &Activations, rows: usize, weights: &Matrix) {
+    assert!(weights.inputs() == x.width(), "{} inputs for rows of {}", weights.inputs(), x.width());
+    assert!(rows <= x.capacity(), "{rows} rows of {}", x.capacity());
+    assert!(
+        !weights.packed().is_quantized() || x.is_quantized(),
+        "{:?} wants quantized rows",
+        weights.packed()
+    );
+}
+
+/// Where a product goes: `[rows, stride]`, some columns of it.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    out: Shared<'a, f32>,
+    stride: usize,
+    column: usize,
+    columns: usize,
+    add: bool,
+}
+
+impl Target<'_> {
+    /// Writes a tile.
+    ///
+    /// # Safety
+    /// The columns are this thread's alone.
+    #[inline(always)]
+    unsafe fn put(&self, row: usize, rows: usize, tile: &[f32; TILE]) {
+        for (r, from) in tile.chunks_exact(MAX_COLUMNS).take(rows).enumerate() {
+            // SAFETY: the caller's word.
+            let to = unsafe { self.out.part((row + r) * self.stride + self.column, self.columns) };
+            if self.add {
+                to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+            } else {
+                to.copy_from_slice(&from[..self.columns]);
+            }
+        }
+    }
+}
+
+/// Multiplies all rows with the pair of panels `unit` of `weights`.
+///
+/// # Safety
+/// `x` has `rows` rows that fit `weights`; `unit` is one of its pairs of panels; `scratch` is this thread's, aligned,
+/// and large enough ([`Compute::prepare`]); the columns of `target` are this thread's.
+#[inline(always)]
+unsafe fn unit<S: Simd>(
+    s: S,
+    (x, rows): (&View, usize),
+    (weights, unit): (&Matrix, usize),
+    scratch: &mut [f32],
+    target: Target<'_>,
+) {
+    let (first, blocks, inputs) = (unit * MAX_PANELS, weights.blocks(), weights.inputs());
+    let panels = (weights.panels() - first).min(MAX_PANELS);
+    let (start, stride, x) = (weights.weights.as_ptr(), LANES * inputs, (x, rows));
+    // SAFETY: panel `first` and `panels - 1` after it lie inside the buffers of `weights`; the rest by the caller's word.
+    unsafe {
+        match weights.packed() {
+            Packed::Q4 => {
+                let stride = blocks * Q4_BLOCK_BYTES;
+                let nibbles = Nibbles { weights: start.add(first * stride), stride };
+                if rows < SPREAD_ROWS {
+                    tiles(s, x, (nibbles, panels), target);
+                } else {
+                    let spread = Spread::new(s, nibbles, panels, blocks, scratch);
+                    tiles(s, x, (spread, panels), target);
+                }
+            }
+            Packed::Q8 => {
+                let at = first * blocks;
+                let scales = weights.scales.as_ptr().add(at * LANES);
+                let bytes = Bytes { weights: start.add(at * Q8_BLOCK_BYTES), scales, blocks };
+                tiles(s, x, (bytes, panels), target);
+            }
+            Packed::F32 => {
+                let floats = Floats { weights: Single(start.cast()), first: first * stride, stride };
+                tiles(s, x, (floats, panels), target);
+            }
+            Packed::F16 => {
+                let floats = Floats { weights: Half(start.cast()), first: first * stride, stride };
+                tiles(s, x, (floats, panels), target);
+            }
+            Packed::BF16 => {
+                let floats = Floats { weights: Brain(start.cast()), first: first * stride, stride };
+                tiles(s, x, (floats, panels), target);
+            }
+        }
+    }
+}
+
+/// Cuts the rows into tiles as even as they go, as high as the instruction set's registers hold.
+///
+/// # Safety
+/// As [`unit`].
+#[inline(always)]
+unsafe fn tiles<S: Simd, W: Panel>(
+    s: S,
+    (x, rows): (&View, usize),
+    (weights, panels): (W, usize),
+    target: Target<'_>,
+) {
+    let count = rows.div_ceil(most_rows::<S>(panels));
+    let mut out = [0.0; TILE];
+    for t in 0..count {
+        let (row, end) = (t * rows / count, (t + 1) * rows / count);
+        // SAFETY: the caller's word; a tile has at least one row, and at most what the instruction set holds.
+        unsafe {
+            tile(s, weights, x, (row, end - row), panels, &mut out);
+            target.put(row, end - row, &out);
+        }
+    }
+}
+
+/// Some pairs of panels of one product.
+struct Multiply<'a> {
+    x: View,
+    rows: usize,
+    weights: &'a Matrix,
+    units: Range<usize>,
+    target: Target<'a>,
+    scratch: &'a mut [f32],
+}
+
+impl Kernel for Multiply<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for u in self.units {
+            let column = u * MAX_COLUMNS;
+            let columns = (self.weights.outputs() - column).min(MAX_COLUMNS);
+            let target = Target { column, columns, ..self.target };
+            // SAFETY: shapes were checked by `products`; the chunk's units are inside the matrix and its own.
+            unsafe { unit(s, (&self.x, self.rows), (self.weights, u), self.scratch, target) };
+        }
+    }
+}
+
+/// Some blocks of 32 columns of a gated product.
+struct Gated<'a> {
+    x: View,
+    rows: usize,
+    weights: [&'a Matrix; 2],
+    units: Range<usize>,
+    activation: Activation,
+    to: Writer<'a>,
+    scratch: &'a mut [f32],
+}
+
+impl Kernel for Gated<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let (raw, scratch) = self.scratch.split_at_mut(2 * MAX_GATED_ROWS * BLOCK);
+        let raw = Shared::new(raw);
+        for block in self.units {
+            for first in (0..self.rows).step_by(MAX_GATED_ROWS) {
+                let rows = MAX_GATED_ROWS.min(self.rows - first);
+                let x = self.x.from_row(first);
+                for (i, weights) in self.weights.into_iter().enumerate() {
+                    let target =
+                        Target { out: raw, stride: 2 * BLOCK, column: i * BLOCK, columns: BLOCK, add: false };
+                    // SAFETY: shapes were checked by `gated`; a block of 32 columns is a pair of panels; the scratch is
+                    // this thread's.
+                    unsafe { unit(s, (&x, rows), (weights, block), scratch, target) };
+                }
+                for row in 0..rows {
+                    // SAFETY: the scratch is this thread's, the block of `to` this chunk's; vectors lie inside them.
+                    unsafe {
+                        let raw = raw.part(row * 2 * BLOCK, 2 * BLOCK).as_ptr();
+                        let gate = [0, LANES].map(|at| activate(s, self.activation, s.load(raw.add(at))));
+                        let up = [0, LANES].map(|at| s.load(raw.add(BLOCK + at)));
+                        let x = [s.mul(gate[0], up[0]), s.mul(gate[1], up[1])];
+                        if self.to.quantized {
+                            self.to.quantize(s, first + row, block, x);
+                        } else {
+                            let to = self.to.columns(first + row, block * BLOCK, BLOCK).as_mut_ptr();
+                            s.store(to, x[0]);
+                            s.store(to.add(LANES), x[1]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn activate<S: Simd>(s: S, activation: Activation, x: S::F) -> S::F {
+    let one = s.splat(1.0);
+    let z = match activation {
+        Activation::Silu => x,
+        // 0.5 (1 + tanh u) is the logistic function of 2u.
+        Activation::GeluTanh => {
+            let u = s.fma(s.mul(s.mul(x, x), x), s.splat(0.044_715), x);
+            s.mul(u, s.splat(2.0 * 0.797_884_6))
+        }
+    };
+    s.div(x, s.add(one, exp(s, s.sub(s.splat(0.0), z))))
+}

@@ -1,0 +1,407 @@
+//! The inner loops of a product: a few rows of activations times one or two panels of weights, held in registers.
+//!
+//! Every output is summed over its inputs in the same order whatever the tile, so a row's numbers do not depend on the
+//! rows beside it.
+
+use crate::activations::View;
+use crate::matrix::{BLOCK, Q4_BLOCK_BYTES, Q8_BLOCK_BYTES};
+use crate::simd::{LANES, Simd};
+use std::array::from_fn;
+
+/// Most rows of a tile.
+pub(crate) const MAX_ROWS: usize = 6;
+
+/// Panels side by side in a tile, at most.
+pub(crate) const MAX_PANELS: usize = 2;
+
+/// Columns of the widest tile.
+pub(crate) const MAX_COLUMNS: usize = MAX_PANELS * LANES;
+
+/// f32 of a tile's product.
+pub(crate) const TILE: usize = MAX_ROWS * MAX_COLUMNS;
+
+/// One form of packed weights.
+pub(crate) trait Panel: Copy {
+    /// Adds the products of `R` rows with `P` panels, `out[row][MAX_COLUMNS]`.
+    ///
+    /// # Safety
+    /// The panels and rows `row..row + R` of `x` are readable, and as wide as each other.
+    unsafe fn tile<S: Simd, const R: usize, const P: usize>(
+        self,
+        s: S,
+        x: &View,
+        row: usize,
+        out: &mut [f32; TILE],
+    );
+}
+
+/// Writes a tile's sums.
+#[inline(always)]
+fn put<S: Simd, const R: usize, const P: usize>(s: S, sums: [[S::F; P]; R], out: &mut [f32; TILE]) {
+    for (row, sums) in out.chunks_exact_mut(MAX_COLUMNS).zip(sums) {
+        for (lanes, sum) in row.chunks_exact_mut(LANES).zip(sums) {
+            // SAFETY: a chunk holds the lanes of a vector.
+            unsafe { s.store(lanes.as_mut_ptr(), sum) };
+        }
+    }
+}
+
+/// Quantized weights: what differs between their forms within a block of 32 inputs.
+pub(crate) trait Quantized: Copy {
+    /// Whether each column has a minimum besides its scale.
+    const MINIMUM: bool;
+
+    /// Where accumulation starts, given the sum of the block's activations.
+    fn start<S: Simd>(self, s: S, sum: i32) -> S::I;
+
+    /// Scale and minimum of the columns of panel `p` in `block`.
+    unsafe fn scale<S: Simd>(self, s: S, p: usize, block: usize) -> (S::F, S::F);
+
+    /// Adds the integer products of a block; `a[r]` are the 32 bytes of row `r`.
+    unsafe fn dot<S: Simd, const R: usize, const P: usize>(
+        self,
+        s: S,
+        block: usize,
+        a: [*const i8; R],
+        sums: &mut [[S::I; P]; R],
+    );
+}
+
+/// The four bytes at `a + at`.
+#[inline(always)]
+unsafe fn four(a: *const i8, at: usize) -> i32 {
+    // SAFETY: the caller vouches for four readable bytes.
+    unsafe { a.add(at).cast::<i32>().read_unaligned() }
+}
+
+impl<Q: Quantized> Panel for Q {
+    #[inline(always)]
+    unsafe fn tile<S: Simd, const R: usize, const P: usize>(
+        self,
+        s: S,
+        x: &View,
+        row: usize,
+        out: &mut [f32; TILE],
+    ) {
+        let mut sums = [[s.splat(0.0); P]; R];
+        for block in 0..x.blocks {
+            // SAFETY: rows and panels are readable by the caller's word, and `block` is inside them.
+            unsafe {
+                let at: [usize; R] = from_fn(|r| (row + r) * x.blocks + block);
+                let a: [*const i8; R] = from_fn(|r| x.bytes.add(at[r] * BLOCK));
+                let mut dots: [[S::I; P]; R] = from_fn(|r| [self.start(s, *x.sums.add(at[r])); P]);
+                self.dot(s, block, a, &mut dots);
+                for p in 0..P {
+                    let (scale, minimum) = self.scale(s, p, block);
+                    for r in 0..R {
+                        let both = s.mul(scale, s.splat(*x.scales.add(at[r])));
+                        sums[r][p] = s.fma(s.to_f32(dots[r][p]), both, sums[r][p]);
+                        if Q::MINIMUM {
+                            sums[r][p] = s.fma(minimum, s.splat(*x.biases.add(at[r])), sums[r][p]);
+                        }
+                    }
+                }
+            }
+        }
+        put(s, sums, out);
+    }
+}
+
+/// Q4 as it is packed.
+#[derive(Clone, Copy)]
+pub(crate) struct Nibbles {
+    pub(crate) weights: *const u8,
+    /// Bytes from one panel to the next.
+    pub(crate) stride: usize,
+}
+
+impl Quantized for Nibbles {
+    const MINIMUM: bool = true;
+
+    #[inline(always)]
+    fn start<S: Simd>(self, s: S, _sum: i32) -> S::I {
+        s.isplat(0)
+    }
+
+    #[inline(always)]
+    unsafe fn scale<S: Simd>(self, s: S, p: usize, block: usize) -> (S::F, S::F) {
+        // SAFETY: a block begins with 16 scales and 16 minimums.
+        unsafe {
+            let at = self.weights.add(p * self.stride + block * Q4_BLOCK_BYTES).cast::<u16>();
+            (s.load_f16(at), s.load_f16(at.add(LANES)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dot<S: Simd, const R: usize, const P: usize>(
+        self,
+        s: S,
+        block: usize,
+        a: [*const i8; R],
+        sums: &mut [[S::I; P]; R],
+    ) {
+        for group in 0..4 {
+            // SAFETY: four groups of 64 aligned bytes follow the scales; a block of activations has 32 bytes.
+            unsafe {
+                let at = block * Q4_BLOCK_BYTES + 64 + group * 64;
+                let w: [S::W; P] = from_fn(|p| s.load_w(self.weights.add(p * self.stride + at)));
+                let (low, high) = (w.map(|w| s.low4(w)), w.map(|w| s.high4(w)));
+                for r in 0..R {
+                    let (a, b) = (four(a[r], group * 8), four(a[r], group * 8 + 4));
+                    for p in 0..P {
+                        sums[r][p] = s.dot4(sums[r][p], low[p], a);
+                    }
+                    for p in 0..P {
+                        sums[r][p] = s.dot4(sums[r][p], high[p], b);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Q4 with its nibbles spread to bytes and its scales to f32, for many rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Spread {
+    pub(crate) weights: *const u8,
+    /// Per block 16 scales and 16 minimums.
+    pub(crate) scales: *const f32,
+    /// Blocks from one panel to the next.
+    pub(crate) blocks: usize,
+}
+
+impl Spread {
+    /// f32 of scratch that two panels of `blocks` blocks take.
+    pub(crate) const fn scratch(blocks: usize) -> usize {
+        MAX_PANELS * blocks * (Q8_BLOCK_BYTES / 4 + 2 * LANES)
+    }
+
+    /// Spreads `panels` panels into `scratch`.
+    ///
+    /// # Safety
+    /// The panels are readable; `scratch` is aligned to 64 bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn new<S: Simd>(
+        s: S,
+        from: Nibbles,
+        panels: usize,
+        blocks: usize,
+        scratch: &mut [f32],
+    ) -> Self {
+        let (weights, scales) =
+            scratch[..Self::scratch(blocks)].split_at_mut(MAX_PANELS * blocks * Q8_BLOCK_BYTES / 4);
+        let to = weights.as_mut_ptr().cast::<u8>();
+        for p in 0..panels {
+            for block in 0..blocks {
+                let at = p * blocks + block;
+                // SAFETY: the source by the caller's word; the target has room for the panels, and each group starts
+                // at a multiple of 64 bytes.
+                unsafe {
+                    let (scale, minimum) = from.scale(s, p, block);
+                    let lanes = scales.as_mut_ptr().add(at * 2 * LANES);
+                    s.store(lanes, scale);
+                    s.store(lanes.add(LANES), minimum);
+                    for group in 0..4 {
+                        let w = from.weights.add(p * from.stride + block * Q4_BLOCK_BYTES + 64 + group * 64);
+                        let w = s.load_w(w);
+                        s.store_w(to.add(at * Q8_BLOCK_BYTES + group * 128), s.low4(w));
+                        s.store_w(to.add(at * Q8_BLOCK_BYTES + group * 128 + 64), s.high4(w));
+                    }
+                }
+            }
+        }
+        Self { weights: to, scales: scales.as_ptr(), blocks }
+    }
+}
+
+impl Quantized for Spread {
+    const MINIMUM: bool = true;
+
+    #[inline(always)]
+    fn start<S: Simd>(self, s: S, _sum: i32) -> S::I {
+        s.isplat(0)
+    }
+
+    #[inline(always)]
+    unsafe fn scale<S: Simd>(self, s: S, p: usize, block: usize) -> (S::F, S::F) {
+        // SAFETY: each block has 32 f32.
+        unsafe {
+            let at = self.scales.add((p * self.blocks + block) * 2 * LANES);
+            (s.load(at), s.load(at.add(LANES)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dot<S: Simd, const R: usize, const P: usize>(
+        self,
+        s: S,
+        block: usize,
+        a: [*const i8; R],
+        sums: &mut [[S::I; P]; R],
+    ) {
+        for group in 0..8 {
+            // SAFETY: a block has eight groups of 64 aligned bytes, and 32 bytes of activations.
+            unsafe {
+                let at = |p: usize| (p * self.blocks + block) * Q8_BLOCK_BYTES + group * 64;
+                let w: [S::W; P] = from_fn(|p| s.load_w(self.weights.add(at(p))));
+                for r in 0..R {
+                    let a = four(a[r], group * 4);
+                    for p in 0..P {
+                        sums[r][p] = s.dot4(sums[r][p], w[p], a);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Q8 as it is packed.
+#[derive(Clone, Copy)]
+pub(crate) struct Bytes {
+    pub(crate) weights: *const u8,
+    pub(crate) scales: *const u16,
+    /// Blocks from one panel to the next.
+    pub(crate) blocks: usize,
+}
+
+impl Quantized for Bytes {
+    const MINIMUM: bool = false;
+
+    #[inline(always)]
+    fn start<S: Simd>(self, s: S, sum: i32) -> S::I {
+        s.start8(sum)
+    }
+
+    #[inline(always)]
+    unsafe fn scale<S: Simd>(self, s: S, p: usize, block: usize) -> (S::F, S::F) {
+        // SAFETY: each block of a panel has 16 scales.
+        let scale = unsafe { s.load_f16(self.scales.add((p * self.blocks + block) * LANES)) };
+        (scale, scale)
+    }
+
+    #[inline(always)]
+    unsafe fn dot<S: Simd, const R: usize, const P: usize>(
+        self,
+        s: S,
+        block: usize,
+        a: [*const i8; R],
+        sums: &mut [[S::I; P]; R],
+    ) {
+        for group in 0..8 {
+            // SAFETY: a block has eight groups of 64 aligned bytes, and 32 bytes of activations.
+            unsafe {
+                let at = |p: usize| (p * self.blocks + block) * Q8_BLOCK_BYTES + group * 64;
+                let w: [S::W; P] = from_fn(|p| s.load_w(self.weights.add(at(p))));
+                for r in 0..R {
+                    let a = four(a[r], group * 4);
+                    for p in 0..P {
+                        sums[r][p] = s.dot8(sums[r][p], w[p], a);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How a float weight is read.
+pub(crate) trait Element: Copy {
+    /// 16 of them from element `at`.
+    unsafe fn load<S: Simd>(self, s: S, at: usize) -> S::F;
+}
+
+macro_rules! element {
+    ($name:ident, $bits:ty, $load:ident, $text:literal) => {
+        #[doc = $text]
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name(pub(crate) *const $bits);
+
+        impl Element for $name {
+            #[inline(always)]
+            unsafe fn load<S: Simd>(self, s: S, at: usize) -> S::F {
+                // SAFETY: the caller vouches for 16 elements from `at`.
+                unsafe { s.$load(self.0.add(at)) }
+            }
+        }
+    };
+}
+
+element!(Single, f32, load, "f32 weights.");
+element!(Half, u16, load_f16, "IEEE half weights.");
+element!(Brain, u16, load_bf16, "bfloat16 weights.");
+
+/// Float weights.
+#[derive(Clone, Copy)]
+pub(crate) struct Floats<E> {
+    pub(crate) weights: E,
+    /// Elements from the start to the first panel.
+    pub(crate) first: usize,
+    /// Elements from one panel to the next.
+    pub(crate) stride: usize,
+}
+
+impl<E: Element> Panel for Floats<E> {
+    #[inline(always)]
+    unsafe fn tile<S: Simd, const R: usize, const P: usize>(
+        self,
+        s: S,
+        x: &View,
+        row: usize,
+        out: &mut [f32; TILE],
+    ) {
+        let mut sums = [[s.splat(0.0); P]; R];
+        for k in 0..x.width {
+            // SAFETY: rows and panels are readable by the caller's word, and `k` is inside them.
+            unsafe {
+                let w: [S::F; P] =
+                    from_fn(|p| self.weights.load(s, self.first + p * self.stride + k * LANES));
+                for r in 0..R {
+                    let a = s.splat(*x.floats.add((row + r) * x.width + k));
+                    for p in 0..P {
+                        sums[r][p] = s.fma(a, w[p], sums[r][p]);
+                    }
+                }
+            }
+        }
+        put(s, sums, out);
+    }
+}
+
+/// Calls [`Panel::tile`] for a number of rows known only at run time; `panels` is 1 or 2.
+///
+/// A lone panel is the rare odd end of a matrix: its rows go one by one, which spares a third of the code.
+///
+/// # Safety
+/// As [`Panel::tile`]; `rows` is from 1 to [`most_rows`].
+#[inline(always)]
+pub(crate) unsafe fn tile<S: Simd, W: Panel>(
+    s: S,
+    weights: W,
+    x: &View,
+    (row, rows): (usize, usize),
+    panels: usize,
+    out: &mut [f32; TILE],
+) {
+    // SAFETY: the caller's word.
+    unsafe {
+        match rows {
+            1 if panels == 1 => weights.tile::<S, 1, 1>(s, x, row, out),
+            1 => weights.tile::<S, 1, 2>(s, x, row, out),
+            2 => weights.tile::<S, 2, 2>(s, x, row, out),
+            3 => weights.tile::<S, 3, 2>(s, x, row, out),
+            4 if S::WIDE => weights.tile::<S, 4, 2>(s, x, row, out),
+            5 if S::WIDE => weights.tile::<S, 5, 2>(s, x, row, out),
+            _ if S::WIDE => weights.tile::<S, 6, 2>(s, x, row, out),
+            _ => unreachable!("{rows} rows in a tile"),
+        }
+    }
+}
+
+/// Rows that the registers hold sums for.
+#[inline(always)]
+pub(crate) const fn most_rows<S: Simd>(panels: usize) -> usize {
+    match (panels, S::WIDE) {
+        (1, _) => 1,
+        (_, true) => MAX_ROWS,
+        (_, false) => 3,
+    }
+}
