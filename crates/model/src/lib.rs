@@ -6,12 +6,14 @@
 //! - [`engine`]: the trait a lane drives: one step of token rows from many sequences.
 //! - [`spec`]: a decoder described by data.
 //! - [`checkpoint`]: a model on disk, whatever its format.
+//! - [`decoder`]: the engine of the llama family.
 //! - [`tokenizer`], [`detokenizer`]: text to tokens, and tokens to text as they come.
 //! - [`stop`]: strings that end an output.
 //! - [`template`]: a chat as one text.
 //! - [`sampling`]: the next token from a row of logits, and how likely tokens were.
 
 pub mod checkpoint;
+pub mod decoder;
 pub mod detokenizer;
 pub mod engine;
 pub mod sampling;
