@@ -1,7 +1,8 @@
-//! Tokenization equal to the reference answers in `tests/golden/`. Needs the models they were made with: see `./test`.
+//! Tokenization and chat rendering equal to the reference answers in `tests/golden/`. Needs the models they were made with: see `./test`.
 #![allow(clippy::unwrap_used, reason = "a test says what is missing by failing")]
 
 use plimsoll_model::checkpoint::{self, TokenizerSource};
+use plimsoll_model::template::ChatTemplate;
 use plimsoll_model::tokenizer::{Encode, Tokenizer};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -53,7 +54,18 @@ fn smollm2() {
 }
 
 #[test]
-#[ignore = "needs the MiniLM folder, which ./test does not pull: PLIMSOLL_TEST_MINILM=/path/to/model"]
+fn smollm2_chats() {
+    let checkpoint = checkpoint::open(&model("PLIMSOLL_TEST_SMOLLM2")).unwrap();
+    let template =
+        ChatTemplate::new(checkpoint.chat_template().unwrap(), "<|im_start|>", "<|im_end|>").unwrap();
+    for case in golden("smollm2.json")["chats"].as_array().unwrap() {
+        let messages = case["messages"].as_array().unwrap();
+        let rendered = template.render(messages, &serde_json::Map::new(), true).unwrap();
+        assert_eq!(rendered, case["rendered"]);
+    }
+}
+
+#[test]
 fn minilm() {
     let path = model("PLIMSOLL_TEST_MINILM").join("tokenizer.json");
     let tokenizer =

@@ -21,7 +21,7 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 use std::io;
 
 /// Steps a rendering may take. A message costs a template a few dozen.
-pub const FUEL: u64 = 10_000_000;
+pub const FUEL: u64 = 2_000_000;
 
 /// Longest rendered text, in bytes.
 pub const MAX_OUTPUT: usize = 16 << 20;

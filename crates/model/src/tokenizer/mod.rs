@@ -209,3 +209,6 @@ impl Tokenizer {
         self.pieces.longest()
     }
 }
+
+#[cfg(test)]
+mod tests;
