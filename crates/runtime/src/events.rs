@@ -112,7 +112,7 @@ impl Events {
         choice.held.extend(info);
         let (text, is_met) = choice.push(token);
         if is_met {
-            self.control.cancel(index as usize);
+            self.control.enough(index as usize);
             self.last(index, text, Finish::Stop);
         } else if !text.is_empty() {
             let tokens = std::mem::take(&mut choice.held);
@@ -166,7 +166,7 @@ impl Stream for Events {
             }
             match ready!(self.items.poll_pop(context)) {
                 Some(item) => {
-                    self.control.made_room();
+                    self.control.made_room(self.items.capacity() - self.items.len());
                     self.take(item);
                 }
                 None => self.fail(Error::new(Reason::Engine, "the lane ended before this request did")),
@@ -178,7 +178,7 @@ impl Stream for Events {
 impl Drop for Events {
     fn drop(&mut self) {
         if !self.is_over {
-            self.control.cancel_all();
+            self.control.cancel();
         }
     }
 }

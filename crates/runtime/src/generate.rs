@@ -13,6 +13,7 @@ use plimsoll_sched::{Refusal, SeqId};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::Semaphore;
 
 /// A model that is being served.
 pub(crate) struct Served {
@@ -20,7 +21,12 @@ pub(crate) struct Served {
     pub(crate) text: Arc<Text>,
     pub(crate) lane: Lane,
     pub(crate) config: LaneConfig,
+    /// Who may work on text off the async threads.
+    pub(crate) stagers: Semaphore,
 }
+
+/// Blocking threads that work on one model's text at a time.
+pub(crate) const STAGERS: usize = 2;
 
 impl Served {
     /// Lets a request in, or refuses it.
@@ -103,8 +109,17 @@ impl Served {
             return self.text.prompt(&request.prompt);
         }
         let (text, request) = (self.text.clone(), request.clone());
-        let cut = tokio::task::spawn_blocking(move || text.prompt(&request.prompt)).await;
-        cut.unwrap_or_else(|_| Err(Error::new(Reason::Internal, "the prompt could not be tokenized")))
+        self.off_thread(move || text.prompt(&request.prompt)).await
+    }
+
+    /// Does `work` on a blocking thread, at most [`STAGERS`] at a time: they share the cores with the lane.
+    pub(crate) async fn off_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let _permit = self.stagers.acquire().await;
+        let result = tokio::task::spawn_blocking(work).await;
+        result.unwrap_or_else(|_| Err(Error::new(Reason::Internal, "the text could not be worked on")))
     }
 
     fn submit(
@@ -120,9 +135,9 @@ impl Served {
         let echo = if request.echo { self.text.echo(request, &prompt)? } else { String::new() };
 
         let count = request.n as usize;
-        let control = Arc::new(Control::new(count, self.lane.shared.bell.clone()));
         // Twice what a step may need, so that a request that pauses can go on before its ring is quite empty.
         let (out, items) = spsc::ring(self.config.token_ring.max(2 * items_per_step(count)));
+        let control = Arc::new(Control::new(count, out.capacity(), self.lane.shared.bell.clone()));
         let prompt_tokens = u32::try_from(prompt.len()).unwrap_or(u32::MAX);
         let choices = (0..request.n).map(|_| Choice::new(&self.text, request)).collect();
         let events =

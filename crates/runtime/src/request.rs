@@ -7,7 +7,7 @@ use plimsoll_model::sampling::Sampler;
 use plimsoll_ring::spsc::Producer;
 use plimsoll_sched::{Refusal, SeqId, Ticket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst, fence};
 use std::time::Instant;
 
 /// A request on its way to, or in, a lane. Built where it arrives, so that the lane allocates nothing for it.
@@ -51,19 +51,19 @@ impl Request {
         items_per_step(self.sequences.len())
     }
 
-    /// Room in the ring at which a paused request goes on.
-    pub(crate) fn resume_room(&self) -> usize {
-        self.items_per_step().max(self.out.capacity() / 2)
+    /// Whether a paused request can go on.
+    pub(crate) fn has_room(&self) -> bool {
+        self.out.free() >= self.control.resume_room()
     }
 
     pub(crate) fn is_done(&self) -> bool {
         self.sequences.iter().all(|sequence| sequence.is_done)
     }
 
-    /// Number and index of each sequence that is not done.
-    pub(crate) fn running(&self) -> impl Iterator<Item = (SeqId, usize)> {
+    /// The sequences that are not done.
+    pub(crate) fn running(&self) -> impl Iterator<Item = SeqId> {
         let running = self.sequences.iter().enumerate().filter(|(_, sequence)| !sequence.is_done);
-        running.map(|(i, _)| (SeqId(self.first.0 + i as u64), i))
+        running.map(|(i, _)| SeqId(self.first.0 + i as u64))
     }
 
     /// Puts an item into the ring without waking the reader. The request pauses before the ring fills, so there is
@@ -101,45 +101,68 @@ pub(crate) struct Scored {
 
 /// What the reader of a request says to its lane.
 pub(crate) struct Control {
-    /// Sticky, one per continuation.
-    cancelled: Box<[AtomicBool]>,
+    /// Per continuation: [`WANTED`], [`ENOUGH`] or [`GONE`]. Only ever grows.
+    wishes: Box<[AtomicU8]>,
     /// The lane waits for room in the ring.
     paused: AtomicBool,
+    /// As much of it.
+    resume_room: usize,
     bell: Arc<Bell>,
 }
 
+/// The reader wants more.
+const WANTED: u8 = 0;
+/// The reader has what it wanted: a stop string was met.
+const ENOUGH: u8 = 1;
+/// The reader is gone.
+const GONE: u8 = 2;
+
 impl Control {
-    pub(crate) fn new(sequences: usize, bell: Arc<Bell>) -> Self {
-        let cancelled = (0..sequences).map(|_| AtomicBool::new(false)).collect();
-        Self { cancelled, paused: AtomicBool::new(false), bell }
+    /// For `sequences` continuations and a ring of `capacity` items.
+    pub(crate) fn new(sequences: usize, capacity: usize, bell: Arc<Bell>) -> Self {
+        let wishes = (0..sequences).map(|_| AtomicU8::new(WANTED)).collect();
+        let resume_room = items_per_step(sequences).max(capacity / 2);
+        Self { wishes, paused: AtomicBool::new(false), resume_room, bell }
     }
 
-    /// The reader wants no more of continuation `choice`.
-    pub(crate) fn cancel(&self, choice: usize) {
-        self.cancelled[choice].store(true, SeqCst);
+    /// The reader has enough of continuation `choice`: a stop string was met.
+    pub(crate) fn enough(&self, choice: usize) {
+        self.wishes[choice].fetch_max(ENOUGH, SeqCst);
         self.bell.ring();
     }
 
     /// The reader is gone.
-    pub(crate) fn cancel_all(&self) {
-        self.cancelled.iter().for_each(|flag| flag.store(true, SeqCst));
+    pub(crate) fn cancel(&self) {
+        self.wishes.iter().for_each(|wish| wish.store(GONE, SeqCst));
         self.bell.ring();
     }
 
-    pub(crate) fn is_cancelled(&self, choice: usize) -> bool {
-        self.cancelled[choice].load(SeqCst)
+    /// Whether no more is wanted of continuation `choice`.
+    pub(crate) fn is_over(&self, choice: usize) -> bool {
+        self.wishes[choice].load(SeqCst) != WANTED
+    }
+
+    /// Whether the reader left before it had what it wanted.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.wishes.iter().any(|wish| wish.load(SeqCst) == GONE)
+    }
+
+    /// Room in the ring at which a paused request goes on.
+    pub(crate) const fn resume_room(&self) -> usize {
+        self.resume_room
     }
 
     /// The lane says whether it waits for room. It looks at the room once more afterwards, and the reader looks here
     /// after making room: one of them sees the other.
     pub(crate) fn set_paused(&self, is_paused: bool) {
         self.paused.store(is_paused, SeqCst);
+        fence(SeqCst);
     }
 
-    /// The reader made room.
-    pub(crate) fn made_room(&self) {
-        std::sync::atomic::fence(SeqCst);
-        if self.paused.load(SeqCst) {
+    /// The reader took something out, and now there are `room` places free in the ring.
+    pub(crate) fn made_room(&self, room: usize) {
+        fence(SeqCst);
+        if room >= self.resume_room && self.paused.load(SeqCst) {
             self.bell.ring();
         }
     }

@@ -1,7 +1,7 @@
 //! The models of a process, behind the service trait.
 
 use crate::config::LaneConfig;
-use crate::generate::{Served, draining};
+use crate::generate::{STAGERS, Served, draining};
 use crate::lane::{Lane, LaneParts, Phase};
 use crate::text::Text;
 use crate::turnstile::Turnstile;
@@ -16,6 +16,7 @@ use plimsoll_telemetry::Metrics;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::Semaphore;
 
 /// What a served model is made of.
 pub struct ModelParts {
@@ -105,7 +106,7 @@ impl Runtime {
             chat: parts.template.is_some(),
         };
         let text = Arc::new(Text { tokenizer: parts.tokenizer, template: parts.template });
-        Ok(Served { card, text, lane, config: parts.config })
+        Ok(Served { card, text, lane, config: parts.config, stagers: Semaphore::new(STAGERS) })
     }
 
     /// All models are there: new work is taken.
@@ -164,28 +165,23 @@ impl Service for Runtime {
 
     fn tokenize(&self, request: TokenizeRequest) -> Boxed<'_, Result<Vec<u32>, Error>> {
         Box::pin(async move {
-            let text = self.model(&request.model)?.text.clone();
+            let model = self.model(&request.model)?;
+            let text = model.text.clone();
             let how =
                 Encode { add_special: request.add_special_tokens, parse_special: request.parse_special };
-            off_thread(move || text.encode(&request.text, how)).await
+            model.off_thread(move || text.encode(&request.text, how)).await
         })
     }
 
     fn detokenize(&self, model: String, tokens: Vec<u32>) -> Boxed<'_, Result<String, Error>> {
         Box::pin(async move {
-            let text = self.model(&model)?.text.clone();
-            off_thread(move || text.decode(&tokens)).await
+            let model = self.model(&model)?;
+            let text = model.text.clone();
+            model.off_thread(move || text.decode(&tokens)).await
         })
     }
 
     fn generate(&self, request: GenerateRequest) -> Boxed<'_, Result<Generation, Error>> {
         Box::pin(async move { self.model(&request.model)?.generate(request).await })
     }
-}
-
-async fn off_thread<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    let result = tokio::task::spawn_blocking(work).await;
-    result.unwrap_or_else(|_| Err(Error::new(Reason::Internal, "a text task did not finish")))
 }

@@ -48,20 +48,23 @@ impl Roster {
         self.requests.push(request);
     }
 
-    /// Looks for readers that left or made room.
-    pub(super) fn look(&mut self) {
-        let events = &mut self.events;
+    /// Looks for readers that left, have enough, or made room. Calls `satisfied` for each request that is over because
+    /// its reader has enough.
+    pub(super) fn look(&mut self, satisfied: impl Fn(&Request)) {
         for request in &mut self.requests {
-            for i in 0..request.sequences.len() {
-                if !request.sequences[i].is_done && request.control.is_cancelled(i) {
-                    request.sequences[i].is_done = true;
-                    events.push(Event::Cancelled(SeqId(request.first.0 + i as u64)));
+            for (i, sequence) in request.sequences.iter_mut().enumerate() {
+                if !sequence.is_done && request.control.is_over(i) {
+                    sequence.is_done = true;
+                    self.events.push(Event::Cancelled(SeqId(request.first.0 + i as u64)));
                 }
             }
-            if request.is_paused && request.out.free() >= request.resume_room() {
+            if request.is_done() && !request.control.is_gone() {
+                satisfied(request);
+            }
+            if request.is_paused && request.has_room() {
                 request.is_paused = false;
                 request.control.set_paused(false);
-                events.extend(request.running().map(|(seq, _)| Event::Resumed(seq)));
+                self.events.extend(request.running().map(Event::Resumed));
             }
         }
         self.drop_done();
@@ -85,12 +88,12 @@ impl Roster {
             return;
         }
         request.control.set_paused(true);
-        if request.out.free() >= request.resume_room() {
+        if request.has_room() {
             request.control.set_paused(false);
             return;
         }
         request.is_paused = true;
-        self.events.extend(request.running().map(|(seq, _)| Event::Paused(seq)));
+        self.events.extend(request.running().map(Event::Paused));
     }
 
     /// Ends the requests of the sequences in `lost` with `error`.
@@ -114,7 +117,7 @@ impl Roster {
         if request.is_done() {
             return;
         }
-        self.events.extend(request.running().map(|(seq, _)| Event::Cancelled(seq)));
+        self.events.extend(request.running().map(Event::Cancelled));
         request.sequences.iter_mut().for_each(|sequence| sequence.is_done = true);
         request.push(Item::Failed(Box::new(error.clone())));
         request.out.wake();

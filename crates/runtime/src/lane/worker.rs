@@ -46,6 +46,7 @@ pub(super) fn run(parts: LaneParts, limits: Limits, shared: &Shared, ready: &Syn
         spans: Vec::new(),
         scratch: Vec::new(),
         begun: Instant::now(),
+        max_seqs: limits.max_seqs,
     };
     worker.publish();
     ready.send(Ok(())).ok();
@@ -87,6 +88,7 @@ struct Worker<'a> {
     spans: Vec<Span<'static>>,
     scratch: Vec<f32>,
     begun: Instant,
+    max_seqs: usize,
 }
 
 impl Worker<'_> {
@@ -124,7 +126,8 @@ impl Worker<'_> {
         }
         // Also after an arrival: a request that was cancelled in the mailbox rang before it was seen.
         if self.shared.bell.take() || has_news {
-            self.roster.look();
+            let metrics = &self.shared.metrics;
+            self.roster.look(|request| metrics.finished(request.arrived.elapsed()));
         }
     }
 
@@ -132,8 +135,11 @@ impl Worker<'_> {
         let turnstile = self.turnstile.clone();
         let turn = turnstile.take();
         let started = Instant::now();
-        let result =
-            catch_unwind(AssertUnwindSafe(|| self.compute().map(|()| (started.elapsed(), self.deliver()))));
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            self.compute()?;
+            let generated = self.deliver();
+            Ok::<_, StepError>((started.elapsed(), generated))
+        }));
         drop(turn);
         match result {
             Ok(Ok((took, generated))) => {
@@ -207,7 +213,7 @@ impl Worker<'_> {
 
     fn publish(&self) {
         let (shared, metrics) = (self.shared, &self.shared.metrics);
-        let limit = shared.gate.bounds().sequences as usize;
+        let limit = (shared.gate.bounds().sequences as usize).saturating_sub(self.max_seqs);
         metrics.set_queue(shared.snapshot.waiting() + shared.mailbox.len(), limit);
         metrics.set_queue_cursor(shared.mailbox.popped());
         metrics.set_running(shared.snapshot.running());
