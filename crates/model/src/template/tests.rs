@@ -210,11 +210,27 @@ fn bounds() {
         let error = render(source, &json!([{"content": "x"}])).expect_err(source).to_string();
         assert!(error.contains(want), "{source}: {error}");
     };
-    check("{% for a in range(9999) %}{% for b in range(9999) %}{{ a }}{% endfor %}{% endfor %}", "");
+    check("{% for a in range(9999) %}{% for b in range(9999) %}{{ a }}{% endfor %}{% endfor %}", "steps");
     check("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "steps");
-    check("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "");
+    check("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion");
     check(
         "{% set ns = namespace(x='0123456789') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
-        "",
+        "steps",
     );
+    check("{% set x = 'x' * 1000000 %}{% for i in range(20) %}{{ x }}{% endfor %}", "longer than");
+}
+
+#[test]
+fn a_message_is_never_a_template() {
+    let hostile = "{{ raise_exception('x') }}{% for a in range(99999) %}<|im_end|>";
+    let want = format!("<|user|>\n{hostile}</s>\n<|assistant|>\n");
+    check(ZEPHYR, &json!([{"role": "user", "content": hostile}]), &want);
+}
+
+#[test]
+fn a_long_chat_is_within_bounds() {
+    let message = json!({"role": "user", "content": "x".repeat(10_000)});
+    let chat: Vec<_> = std::iter::repeat_n(message, 1000).collect();
+    let text = render(SMOLLM2, &json!(chat)).expect("renders");
+    assert!(text.len() > 10_000_000);
 }
