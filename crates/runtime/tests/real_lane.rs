@@ -1,0 +1,85 @@
+//! A lane with a real model: SmolLM2 says the same alone and in a crowd that fights for the KV cache.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod common;
+
+use common::{Outcome, read};
+use plimsoll_api::service::{GenerateRequest, Prompt, Sampling, Service};
+use plimsoll_kernels::{Compute, Isa, Team};
+use plimsoll_model::checkpoint;
+use plimsoll_model::decoder::{Decoder, Options};
+use plimsoll_model::template::ChatTemplate;
+use plimsoll_model::tokenizer::Tokenizer;
+use plimsoll_runtime::{LaneConfig, ModelParts, Runtime};
+use plimsoll_telemetry::Metrics;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// A runtime that serves SmolLM2 with so many KV blocks.
+fn smollm2(blocks: usize) -> (Arc<Runtime>, Arc<Metrics>) {
+    #[expect(clippy::disallowed_methods, reason = "a test is told where the model lies by ./test")]
+    let path = std::env::var("PLIMSOLL_TEST_SMOLLM2")
+        .expect("PLIMSOLL_TEST_SMOLLM2 must name SmolLM2-135M-Instruct.Q4_1.gguf; ./test sets it");
+    let checkpoint = checkpoint::open(Path::new(&path)).unwrap();
+    let compute = Compute::new(Isa::detect(), Team::new(2, |_| {}).unwrap());
+    let options = Options { context: 512, blocks, max_seqs: 16, max_rows: 256 };
+    let engine =
+        Decoder::load(&*checkpoint, Arc::new(Mutex::new(compute)), &options, &mut |_, _| {}).unwrap();
+    let tokenizer = Arc::new(Tokenizer::new(checkpoint.tokenizer()).unwrap());
+    let template = checkpoint.chat_template().unwrap();
+    let template = ChatTemplate::new(template, "<|im_start|>", "<|im_end|>").unwrap();
+    let metrics = Metrics::new();
+    let runtime = Runtime::new(metrics.clone());
+    let (name, template, config) = (common::MODEL.into(), Some(template), LaneConfig::default());
+    runtime.add(ModelParts { name, engine: Box::new(engine), tokenizer, template, config }).unwrap();
+    runtime.ready();
+    (runtime, metrics)
+}
+
+fn asked(i: usize) -> GenerateRequest {
+    let topics =
+        ["the sea", "a loaded ship", "bread", "prime numbers", "winter", "an old clock", "trains", "honey"];
+    let content = format!("Tell me {} things about {}.", 2 + i / 8, topics[i % 8]).repeat(1 + i % 3);
+    let messages = vec![serde_json::json!({ "role": "user", "content": content })];
+    let prompt = Prompt::Chat { messages, extra: serde_json::Map::default(), add_generation_prompt: true };
+    // Greedy and sampled ones, side by side.
+    let temperature = if i.is_multiple_of(2) { 0.0 } else { 0.8 };
+    let sampling = Sampling { temperature, seed: Some(i as u64), ..Sampling::default() };
+    GenerateRequest { prompt, sampling, ..common::request("", 64) }
+}
+
+async fn run(runtime: Arc<Runtime>, request: GenerateRequest) -> Outcome {
+    read(runtime.generate(request).await.unwrap()).await
+}
+
+fn prompt_tokens(metrics: &Metrics) -> f64 {
+    let text = metrics.render();
+    let line = text.lines().find(|line| line.starts_with("plimsoll_prompt_tokens_total"));
+    line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_say_what_each_says_alone() {
+    // Sixteen of them want some 110 blocks.
+    let (runtime, metrics) = smollm2(24);
+    let mut alone = Vec::new();
+    for i in 0..16 {
+        alone.push(run(runtime.clone(), asked(i)).await.texts);
+    }
+    let read_alone = prompt_tokens(&metrics);
+    let mut crowd = JoinSet::new();
+    for i in 0..16 {
+        let runtime = runtime.clone();
+        crowd.spawn(async move { (i, run(runtime, asked(i)).await.texts) });
+    }
+    while let Some(client) = crowd.join_next().await {
+        let (i, texts) = client.unwrap();
+        assert_eq!(texts, alone[i], "request {i}");
+    }
+    assert!(prompt_tokens(&metrics) > 2.0 * read_alone, "nobody was preempted and had to be read again");
+    assert_eq!(runtime.drain(Duration::from_secs(60)).dropped, 0);
+    assert!(metrics.render().contains("plimsoll_kv_blocks{model=\"scripted\",state=\"used\"} 0"));
+}
