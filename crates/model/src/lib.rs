@@ -10,12 +10,14 @@
 //! - [`tokenizer`], [`detokenizer`]: text to tokens, and tokens to text as they come.
 //! - [`stop`]: strings that end an output.
 //! - [`template`]: a chat as one text.
+//! - [`rates`]: how fast an engine computes.
 //! - [`sampling`]: the next token from a row of logits, and how likely tokens were.
 
 pub mod checkpoint;
 pub mod decoder;
 pub mod detokenizer;
 pub mod engine;
+pub mod rates;
 pub mod sampling;
 pub mod spec;
 pub mod stop;
