@@ -103,7 +103,7 @@ pub(crate) struct View {
 impl View {
     /// The rows from `first` on.
     #[inline(always)]
-    pub(crate) fn from_row(self, first: usize) -> Self {
+    pub(crate) fn rows_after(self, first: usize) -> Self {
         let (columns, blocks) = (first * self.width, first * self.blocks);
         Self {
             floats: self.floats.wrapping_add(columns),

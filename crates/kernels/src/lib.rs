@@ -11,7 +11,10 @@
 //! - [`embed`], [`product`] (over `tile`), [`norm`], [`rope`], [`attention`] (over `segment`): the operations.
 //! - [`slab`]: the bytes of the KV cache.
 
-#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+#![expect(
+    clippy::needless_range_loop,
+    reason = "tiles of registers are indexed by row and column, like the matrices they are"
+)]
 
 pub mod activations;
 pub mod attention;

@@ -270,7 +270,7 @@ impl Kernel for Gated<'_> {
         for block in self.units {
             for first in (0..self.rows).step_by(MAX_GATED_ROWS) {
                 let rows = MAX_GATED_ROWS.min(self.rows - first);
-                let x = self.x.from_row(first);
+                let x = self.x.rows_after(first);
                 for (i, weights) in self.weights.into_iter().enumerate() {
                     let target =
                         Target { out: raw, stride: 2 * BLOCK, column: i * BLOCK, columns: BLOCK, add: false };

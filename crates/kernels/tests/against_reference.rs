@@ -1,6 +1,8 @@
 //! Every operation, in every instruction set of this machine, against plain f64 arithmetic; and bit for bit against
 //! itself with other rows beside it, other threads, other cuts.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use half::{bf16, f16};
 use plimsoll_kernels::product::Product;
 use plimsoll_kernels::{

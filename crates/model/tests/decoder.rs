@@ -1,5 +1,7 @@
 //! The decoder against plain f32 arithmetic and against transformers, over the options of the llama family.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use plimsoll_kernels::{Compute, Isa, Team};
 use plimsoll_model::checkpoint::{self, DType};
 use plimsoll_model::decoder::{Decoder, LoadError, Options};

@@ -1,6 +1,8 @@
 //! The decoder against llama.cpp's answers (`tests/golden/smollm2.json`), in every instruction set of this machine, and
 //! against itself: alone, among others, its prompt cut in pieces.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use plimsoll_kernels::{Compute, Isa, Team};
 use plimsoll_model::checkpoint;
 use plimsoll_model::decoder::{Decoder, Options};
