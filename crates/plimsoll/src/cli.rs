@@ -1,7 +1,7 @@
 //! The command line's shape. What a flag means is in [`crate::config::keys`].
 
 use crate::config::Wanted;
-use crate::config::keys::{EngineKeys, ServerKeys};
+use crate::config::keys::{EngineKeys, PLANNED_KEYS, ServerKeys};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -52,9 +52,16 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// A flag that a coming version has, and this one cannot honour: the name of its key.
-    pub fn planned(&self) -> Option<&'static str> {
-        self.grpc.as_ref().map(|_| "grpc").or(self.slo.as_ref().map(|_| "slo"))
+    /// A flag that a coming version has and this one cannot honour, and what to say.
+    pub fn planned(&self) -> Option<(&'static str, &'static str)> {
+        let used = if self.grpc.is_some() {
+            "grpc"
+        } else if self.slo.is_some() {
+            "slo"
+        } else {
+            return None;
+        };
+        PLANNED_KEYS.into_iter().find(|(key, _)| *key == used)
     }
 
     /// What it says about models and how to run them.
@@ -167,6 +174,6 @@ mod tests {
     fn planned_flags_are_known() {
         let cli = Cli::parse_from(["plimsoll", "serve", "a", "--slo", "a:ttft=500ms"]);
         let Command::Serve(serve) = cli.command else { panic!("not serve") };
-        assert_eq!(serve.planned(), Some("slo"));
+        assert_eq!(serve.planned().map(|(key, _)| key), Some("slo"));
     }
 }

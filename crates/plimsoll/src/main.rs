@@ -1,10 +1,60 @@
-//! The one binary: command line and configuration.
+//! The one binary: command line and configuration. What it starts is in the crates below.
+//!
+//! Never here: logic. A command reads its configuration, puts the parts together and hands over.
+//!
+//! - [`cli`]: the shape of the command line. [`config`]: keys from flags, environment and file, validated.
+//! - [`load`]: from a source to an engine with its text side. [`pull`]: the cache of models.
+//! - [`serve`], with [`banner`] and [`signals`]; [`chat`] for `run`; [`bench`].
 
+mod banner;
+mod bench;
+mod chat;
 mod cli;
 mod config;
+mod load;
+mod pull;
+mod serve;
+mod signals;
 
+use anyhow::bail;
 use clap::Parser;
+use cli::{Bench, Cli, Command, Serve};
+use std::io::Write;
+use std::process::ExitCode;
 
-fn main() {
-    drop(cli::Cli::parse());
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has read enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("plimsoll: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Serve(command) => serve(command),
+        Command::Run(command) => chat::run(&command),
+        Command::Pull(command) => {
+            let path = pull::pull(&command.source)?;
+            Ok(writeln!(std::io::stdout(), "{}", path.display())?)
+        }
+        Command::Models => pull::list(&mut std::io::stdout()),
+        Command::Bench(Bench::Engine(command)) => bench::engine(&command),
+    }
+}
+
+fn serve(command: Serve) -> anyhow::Result<()> {
+    if let Some((flag, message)) = command.planned() {
+        bail!("--{flag}: {message}");
+    }
+    serve::serve(config::server(&command.wanted(), command.server.clone())?)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }

@@ -1,10 +1,11 @@
 //! Configuration: raw keys from the command line, the environment and `plimsoll.toml`, validated once, then passed on.
 //!
-//! Precedence: flag, then variable, then file, then default. clap reads the environment (`env = "PLIMSOLL_..."` in
-//! [`keys`]), so this is the one place where it is read.
+//! Precedence: flag, then variable, then file, then default. The environment is read here alone: `PLIMSOLL_*` by clap, as
+//! [`keys`] says, and what belongs to other tools in [`env`].
 //!
-//! - [`keys`]: every key.   - [`file`]: the file.   - [`models`]: which models.   - [`units`]: `512MiB`, `30s`.
+//! - [`keys`]: every key. [`file`]: the file. [`models`]: which models. [`units`]: `512MiB`, `30s`.
 
+pub mod env;
 mod file;
 pub mod keys;
 mod models;
@@ -91,10 +92,10 @@ pub struct Wanted {
 }
 
 /// The configuration of `serve`.
-pub fn server(wanted: Wanted, flags: ServerKeys) -> anyhow::Result<Server> {
+pub fn server(wanted: &Wanted, flags: ServerKeys) -> anyhow::Result<Server> {
     let file = read_file(wanted.file.as_deref())?;
     let keys = flags.or(file.server.clone());
-    let (compute, models) = engine(&wanted, &file)?;
+    let (compute, models) = engine(wanted, &file)?;
     ensure!(
         !models.is_empty(),
         "no model is named; try `plimsoll serve smollm2`, or write a [[model]] into {DEFAULT_FILE} (`plimsoll models` lists names)"

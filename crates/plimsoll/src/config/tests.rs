@@ -11,7 +11,7 @@ fn wanted(models: &[&str], engine: EngineKeys, file: &str) -> (Wanted, tempfile:
 
 fn config(models: &[&str], engine: EngineKeys, server: ServerKeys, file: &str) -> anyhow::Result<Server> {
     let (wanted, _on_disk) = wanted(models, engine, file);
-    super::server(wanted, server)
+    super::server(&wanted, server)
 }
 
 #[test]

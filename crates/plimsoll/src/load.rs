@@ -1,0 +1,145 @@
+//! From a configured model to a lane that serves it: pull, open, pack, start.
+
+mod sizes;
+
+use crate::config;
+use crate::config::keys::Kernel;
+use crate::pull;
+use anyhow::{Context, anyhow};
+use plimsoll_host::Host;
+use plimsoll_hub::{Progress, TerminalProgress};
+use plimsoll_kernels::{Compute as Kernels, Isa, Team};
+use plimsoll_model::checkpoint::{self, Checkpoint};
+use plimsoll_model::decoder::{Decoder, Options, SharedCompute};
+use plimsoll_model::engine::BLOCK_TOKENS;
+use plimsoll_model::template::ChatTemplate;
+use plimsoll_model::tokenizer::Tokenizer;
+use plimsoll_runtime::{LaneConfig, ModelParts, Runtime};
+use plimsoll_telemetry::Metrics;
+pub use sizes::MAX_ROWS;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// Computing threads give way to those that talk to clients.
+const COMPUTE_NICE: i32 = 5;
+
+/// What computes, for all models of the process.
+#[derive(Clone)]
+pub struct Compute {
+    pub isa: Isa,
+    pub threads: usize,
+    shared: SharedCompute,
+}
+
+impl Compute {
+    /// The best of this machine, or what the configuration forces.
+    pub fn new(wanted: config::Compute) -> anyhow::Result<Self> {
+        let isa = match wanted.kernel {
+            Kernel::Auto => Isa::detect(),
+            Kernel::Avx512 => forced("avx512")?,
+            Kernel::Avx2 => forced("avx2")?,
+            Kernel::Portable => forced("portable")?,
+        };
+        let threads = wanted.threads.unwrap_or_else(|| Host::this().cores().usable());
+        let team = Team::new(threads, |_| {
+            // Refused in some containers; then they compete as equals.
+            plimsoll_host::thread::set_nice(COMPUTE_NICE).ok();
+        });
+        let team =
+            team.with_context(|| format!("cannot start {threads} computing threads; lower --threads"))?;
+        Ok(Self { isa, threads, shared: Arc::new(Mutex::new(Kernels::new(isa, team))) })
+    }
+}
+
+fn forced(name: &str) -> anyhow::Result<Isa> {
+    name.parse().map_err(|error: String| anyhow!(error))
+}
+
+/// A model that is being served, as the banner shows it.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    pub name: String,
+    pub title: String,
+    pub weight_bytes: usize,
+    pub context: usize,
+    pub max_seqs: usize,
+    pub queue: usize,
+    pub kv_bytes: usize,
+    pub kv_tokens: usize,
+    pub chat: bool,
+}
+
+/// A service with this one model, ready.
+pub fn single(model: config::Model, compute: config::Compute) -> anyhow::Result<Arc<Runtime>> {
+    let service = Runtime::new(Metrics::new());
+    all(&[model], &Compute::new(compute)?, &service)?;
+    service.ready();
+    Ok(service)
+}
+
+/// Pulls and loads all models, in order, and starts their lanes.
+pub fn all(models: &[config::Model], compute: &Compute, service: &Runtime) -> anyhow::Result<Vec<Loaded>> {
+    models.iter().map(|model| one(model, compute, service)).collect()
+}
+
+fn one(model: &config::Model, compute: &Compute, service: &Runtime) -> anyhow::Result<Loaded> {
+    let Opened { checkpoint, tokenizer, template } = Opened::new(&pull::pull(&model.source)?)?;
+    let options = sizes::options(model, checkpoint.spec())?;
+    let engine = decoder(checkpoint.as_ref(), compute, &options)?;
+    let kv_tokens = options.blocks * BLOCK_TOKENS;
+    let loaded = Loaded {
+        name: model.name.clone(),
+        title: checkpoint.title().to_owned(),
+        weight_bytes: engine.weight_bytes(),
+        context: options.context.min(kv_tokens),
+        max_seqs: model.max_seqs,
+        queue: model.queue,
+        kv_bytes: engine.kv_bytes(),
+        kv_tokens,
+        chat: template.is_some(),
+    };
+    let config =
+        LaneConfig { max_seqs: model.max_seqs, queue: u32::try_from(model.queue)?, ..LaneConfig::default() };
+    let engine = Box::new(engine);
+    service.add(ModelParts { name: model.name.clone(), engine, tokenizer, template, config })?;
+    Ok(loaded)
+}
+
+/// Reads and packs a model's weights, with a progress bar on a terminal.
+pub fn decoder(checkpoint: &dyn Checkpoint, compute: &Compute, options: &Options) -> anyhow::Result<Decoder> {
+    let bar = TerminalProgress::new();
+    let mut begun = false;
+    let mut progress = |done, total| {
+        if !begun {
+            bar.begin(&format!("load {}", checkpoint.title()), 0, Some(total));
+            begun = true;
+        }
+        bar.at(done);
+    };
+    let loaded = Decoder::load(checkpoint, Arc::clone(&compute.shared), options, &mut progress);
+    bar.end();
+    Ok(loaded?)
+}
+
+/// A model file with its text side.
+struct Opened {
+    checkpoint: Box<dyn Checkpoint>,
+    tokenizer: Arc<Tokenizer>,
+    template: Option<ChatTemplate>,
+}
+
+impl Opened {
+    fn new(path: &Path) -> anyhow::Result<Self> {
+        let checkpoint = checkpoint::open(path)?;
+        let tokenizer = Arc::new(Tokenizer::new(checkpoint.tokenizer())?);
+        let text = |id: Option<u32>| {
+            let bytes = id.and_then(|id| tokenizer.token_bytes(id)).unwrap_or_default();
+            String::from_utf8_lossy(bytes).into_owned()
+        };
+        let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos().first().copied()));
+        let template =
+            checkpoint.chat_template().map(|source| ChatTemplate::new(source, &bos, &eos)).transpose();
+        let template = template.with_context(|| format!("{}: its chat template", path.display()))?;
+        Ok(Self { checkpoint, tokenizer, template })
+    }
+}

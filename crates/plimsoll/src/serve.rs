@@ -1,0 +1,159 @@
+//! `serve`: listens, loads the models meanwhile, and drains at the first signal.
+
+use crate::config::{Address, Server, keys::LogFormat};
+use crate::load::{Compute, Loaded};
+use crate::signals::Signals;
+use crate::{banner, load};
+use anyhow::{Context, anyhow};
+use plimsoll_gateway::{Gateway, GatewayConfig, control};
+use plimsoll_runtime::Runtime;
+use plimsoll_telemetry::{Metrics, logs};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Serves until a signal and its drain.
+pub fn serve(config: Server) -> anyhow::Result<()> {
+    logs::init(log_format(config.log_format), &config.log)?;
+    let gateway = gateway_config(&config);
+    gateway.check()?;
+    let compute = Compute::new(config.compute)?;
+    // Both before a model is pulled: a port in use is known at once.
+    let api = listen("http", &config.http)?;
+    let admin = listen("admin", &config.admin)?;
+    let addresses = Addresses { http: api.local_addr()?, admin: admin.local_addr()? };
+
+    let metrics = Metrics::new();
+    let service = Runtime::new(Arc::clone(&metrics));
+    let control = control::spawn(admin, service.clone(), Arc::clone(&metrics))
+        .context("cannot start the control plane")?;
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("plimsoll-gateway")
+        .build()
+        .context("cannot start the gateway's threads")?;
+    let gateway = Gateway { service: service.clone(), metrics, config: gateway };
+    let served = tokio.block_on(Serving { config, compute, addresses, service }.run(api, gateway));
+    // What still blocks a thread now (a client that stopped reading) was given its time to drain.
+    tokio.shutdown_background();
+    control.stop();
+    served
+}
+
+/// Where the server listens, with the ports it was given.
+#[derive(Debug, Clone, Copy, serde::Serialize)]
+pub struct Addresses {
+    pub http: SocketAddr,
+    pub admin: SocketAddr,
+}
+
+struct Serving {
+    config: Server,
+    compute: Compute,
+    addresses: Addresses,
+    service: Arc<Runtime>,
+}
+
+impl Serving {
+    async fn run(self, api: TcpListener, gateway: Gateway) -> anyhow::Result<()> {
+        let mut signals = Signals::catch().context("cannot catch signals")?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        api.set_nonblocking(true)?;
+        let api = tokio::net::TcpListener::from_std(api)?;
+        let mut gateway = tokio::spawn(plimsoll_gateway::serve(api, gateway, async move {
+            stopped.await.ok();
+        }));
+        let loading = self.load();
+        tokio::select! {
+            loaded = loading => {
+                self.greet(&loaded??)?;
+                tokio::select! {
+                    name = signals.next() => tracing::info!(signal = name, "draining; a second signal ends at once"),
+                    ended = &mut gateway => return Err(gateway_ended(ended)),
+                }
+            }
+            name = signals.next() => tracing::info!(signal = name, "stopped while loading"),
+            ended = &mut gateway => return Err(gateway_ended(ended)),
+        }
+        tokio::spawn(signals.end_at_next());
+        stop.send(()).ok();
+        self.drain(gateway).await
+    }
+
+    /// Pulls and loads the models on a thread of its own, which nothing waits for when the server is stopped meanwhile.
+    fn load(&self) -> oneshot::Receiver<anyhow::Result<Vec<Loaded>>> {
+        let (done, loaded) = oneshot::channel();
+        let (models, service) = (self.config.models.clone(), Arc::clone(&self.service));
+        let compute = self.compute.clone();
+        std::thread::spawn(move || done.send(load::all(&models, &compute, &service)));
+        loaded
+    }
+
+    fn greet(&self, loaded: &[Loaded]) -> anyhow::Result<()> {
+        if let Some(path) = &self.config.announce {
+            announce(path, &self.addresses)?;
+        }
+        self.service.ready();
+        let banner = banner::Banner {
+            compute: &self.compute,
+            models: loaded,
+            addresses: self.addresses,
+            keys: !self.config.api_keys.is_empty(),
+        };
+        println!("{banner}");
+        Ok(())
+    }
+
+    /// The gateway waits for its streams and the lanes for their sequences, both as long as the configuration says.
+    async fn drain(self, gateway: JoinHandle<std::io::Result<()>>) -> anyhow::Result<()> {
+        let (service, limit) = (self.service, self.config.drain);
+        let lanes = tokio::task::spawn_blocking(move || service.drain(limit));
+        gateway.await.context("the gateway panicked")??;
+        let drained = lanes.await.context("a lane could not be drained")?;
+        tracing::info!(dropped = drained.dropped, "drained");
+        Ok(())
+    }
+}
+
+fn gateway_ended(ended: Result<std::io::Result<()>, tokio::task::JoinError>) -> anyhow::Error {
+    match ended {
+        Ok(Ok(())) => anyhow!("the gateway ended by itself"),
+        Ok(Err(error)) => anyhow!(error).context("the gateway failed"),
+        Err(error) => anyhow!(error).context("the gateway panicked"),
+    }
+}
+
+fn listen(key: &str, address: &Address) -> anyhow::Result<TcpListener> {
+    TcpListener::bind((address.host.as_str(), address.port)).with_context(|| {
+        format!(
+            "cannot listen on {address}: choose another address with --{key} HOST:PORT, or stop what uses it"
+        )
+    })
+}
+
+/// Written beside and renamed, so that whoever waits for the file never reads half of it.
+fn announce(path: &Path, addresses: &Addresses) -> anyhow::Result<()> {
+    let failed = || format!("cannot write the addresses to {}", path.display());
+    let beside = path.with_extension("part");
+    std::fs::write(&beside, serde_json::to_string(addresses)?).with_context(failed)?;
+    std::fs::rename(&beside, path).with_context(failed)
+}
+
+fn gateway_config(config: &Server) -> GatewayConfig {
+    GatewayConfig {
+        api_keys: config.api_keys.clone(),
+        body_limit: usize::try_from(config.body_limit).unwrap_or(usize::MAX),
+        drain_timeout: config.drain,
+        ..GatewayConfig::default()
+    }
+}
+
+fn log_format(format: LogFormat) -> logs::Format {
+    match format {
+        LogFormat::Auto => logs::Format::Auto,
+        LogFormat::Text => logs::Format::Text,
+        LogFormat::Json => logs::Format::Json,
+    }
+}
