@@ -58,9 +58,82 @@ impl Slab {
         &self.shape
     }
 
+    /// Halves of one layer of one block: its pages lie together.
+    fn stripe(&self) -> usize {
+        self.shape.heads * self.shape.page()
+    }
+
+    /// Copies the tokens of block `from` to block `to`.
+    ///
+    /// # Panics
+    /// When there is no such block.
+    pub fn copy_block(&mut self, from: usize, to: usize) {
+        assert!(from.max(to) < self.shape.blocks, "blocks {from} and {to} of {}", self.shape.blocks);
+        let stripe = self.stripe();
+        for layer in 0..self.shape.layers {
+            let (from, to) = (self.page_at(layer, from, 0), self.page_at(layer, to, 0));
+            self.halves.copy_within(from..from + stripe, to);
+        }
+    }
+
+    /// Writes a block to `out`, [`SlabShape::block_bytes`] long, in this machine's byte order.
+    ///
+    /// # Panics
+    /// When there is no such block, or `out` has another length.
+    pub fn save_block(&self, block: usize, out: &mut [u8]) {
+        self.check_saved(block, out.len());
+        for (layer, out) in out.chunks_exact_mut(2 * self.stripe()).enumerate() {
+            let halves = &self.halves[self.page_at(layer, block, 0)..][..self.stripe()];
+            out.chunks_exact_mut(2)
+                .zip(halves)
+                .for_each(|(out, half)| out.copy_from_slice(&half.to_ne_bytes()));
+        }
+    }
+
+    /// Reads back what [`Slab::save_block`] wrote, into any block.
+    ///
+    /// # Panics
+    /// When there is no such block, or `saved` has another length.
+    pub fn load_block(&mut self, block: usize, saved: &[u8]) {
+        self.check_saved(block, saved.len());
+        let stripe = self.stripe();
+        for (layer, saved) in saved.chunks_exact(2 * stripe).enumerate() {
+            let at = self.page_at(layer, block, 0);
+            let halves = &mut self.halves[at..][..stripe];
+            saved.chunks_exact(2).zip(halves).for_each(|(b, half)| *half = u16::from_ne_bytes([b[0], b[1]]));
+        }
+    }
+
+    fn check_saved(&self, block: usize, bytes: usize) {
+        let (blocks, size) = (self.shape.blocks, self.shape.block_bytes());
+        assert!(block < blocks && bytes == size, "block {block} of {blocks} in {bytes} bytes, not {size}");
+    }
+
     /// Where the page of `head` begins in `block` of `layer`, in halves.
     pub(crate) fn page_at(&self, layer: usize, block: usize, head: usize) -> usize {
         let SlabShape { blocks, heads, .. } = self.shape;
         ((layer * blocks + block) * heads + head) * self.shape.page()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_the_same_after_copying_and_after_saving() {
+        let shape = SlabShape { layers: 3, blocks: 5, heads: 2, head_dim: 16 };
+        let mut slab = Slab::new(shape).unwrap();
+        slab.halves.iter_mut().enumerate().for_each(|(i, half)| *half = i as u16);
+        let saved = |slab: &Slab, block| {
+            let mut out = vec![0; shape.block_bytes()];
+            slab.save_block(block, &mut out);
+            out
+        };
+        let (want, other) = (saved(&slab, 1), saved(&slab, 2));
+        slab.copy_block(1, 4);
+        slab.load_block(0, &want);
+        assert!(saved(&slab, 4) == want && saved(&slab, 0) == want && saved(&slab, 1) == want);
+        assert!(saved(&slab, 2) == other, "a block beside them changed");
     }
 }

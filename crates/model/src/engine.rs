@@ -66,4 +66,16 @@ pub trait Engine: Send {
     /// Forgets whatever a panic may have left half done. KV blocks of sequences that were not in the failed step stay
     /// valid.
     fn recover(&mut self);
+
+    /// Bytes of a saved block.
+    fn block_bytes(&self) -> usize;
+
+    /// Copies the K and V of block `from` to block `to`: a sequence that shared it is about to write its own.
+    fn copy_block(&mut self, from: u32, to: u32);
+
+    /// Writes the K and V of a block to `to`, which is [`Engine::block_bytes`] long.
+    fn save_block(&self, block: u32, to: &mut [u8]);
+
+    /// Reads what [`Engine::save_block`] wrote into any block: its sequence goes on exactly as if it had never left.
+    fn load_block(&mut self, block: u32, from: &[u8]);
 }

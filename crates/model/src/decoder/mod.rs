@@ -71,4 +71,20 @@ impl Engine for Decoder {
     }
 
     fn recover(&mut self) {}
+
+    fn block_bytes(&self) -> usize {
+        self.slab.shape().block_bytes()
+    }
+
+    fn copy_block(&mut self, from: u32, to: u32) {
+        self.slab.copy_block(from as usize, to as usize);
+    }
+
+    fn save_block(&self, block: u32, to: &mut [u8]) {
+        self.slab.save_block(block as usize, to);
+    }
+
+    fn load_block(&mut self, block: u32, from: &[u8]) {
+        self.slab.load_block(block as usize, from);
+    }
 }

@@ -28,7 +28,37 @@ impl FakeKv {
         }
         stale
     }
+
+    pub(super) fn copy(&mut self, from: u32, to: u32) {
+        let from = from as usize * BLOCK;
+        self.slots.copy_within(from..from + BLOCK, to as usize * BLOCK);
+    }
+
+    pub(super) fn save(&self, block: u32, to: &mut [u8]) {
+        let slots = &self.slots[block as usize * BLOCK..][..BLOCK];
+        for (slot, to) in slots.iter().zip(to.chunks_exact_mut(SLOT)) {
+            let (position, token) = slot.map_or((u64::MAX, u32::MAX), |(p, t)| (p as u64, t));
+            to[..8].copy_from_slice(&position.to_ne_bytes());
+            to[8..].copy_from_slice(&token.to_ne_bytes());
+        }
+    }
+
+    pub(super) fn load(&mut self, block: u32, from: &[u8]) {
+        let slots = &mut self.slots[block as usize * BLOCK..][..BLOCK];
+        for (slot, from) in slots.iter_mut().zip(from.chunks_exact(SLOT)) {
+            let (position, token) = from.split_at(8);
+            let position = u64::from_ne_bytes(std::array::from_fn(|i| position[i]));
+            let token = u32::from_ne_bytes(std::array::from_fn(|i| token[i]));
+            *slot = (position != u64::MAX).then_some((position as usize, token));
+        }
+    }
 }
+
+/// Bytes of a saved slot.
+const SLOT: usize = 12;
+
+/// Bytes of a saved block.
+pub(super) const BLOCK_BYTES: usize = SLOT * BLOCK;
 
 fn slot(blocks: &[u32], position: usize) -> usize {
     blocks[position / BLOCK] as usize * BLOCK + position % BLOCK

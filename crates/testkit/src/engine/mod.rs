@@ -135,6 +135,22 @@ impl Engine for ScriptedEngine {
         self.observed.recovered.fetch_add(1, Relaxed);
         self.logits.clear();
     }
+
+    fn block_bytes(&self) -> usize {
+        kv::BLOCK_BYTES
+    }
+
+    fn copy_block(&mut self, from: u32, to: u32) {
+        self.kv.copy(from, to);
+    }
+
+    fn save_block(&self, block: u32, to: &mut [u8]) {
+        self.kv.save(block, to);
+    }
+
+    fn load_block(&mut self, block: u32, from: &[u8]) {
+        self.kv.load(block, from);
+    }
 }
 
 impl Drop for ScriptedEngine {
