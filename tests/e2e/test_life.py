@@ -86,7 +86,8 @@ def test_drain(sent):
 def test_a_second_signal_ends_it_at_once():
     server = Server("--drain=10min")
     with httpx.stream("POST", f"{server.http}/v1/completions", json=LONG | {"max_tokens": 8000}, timeout=PATIENCE) as answer:
-        next(events(answer))
+        stream = events(answer)
+        next(stream)
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: httpx.get(f"{server.admin}/health").status_code == 503, "never drained")
         server.process.send_signal(signal.SIGTERM)

@@ -108,7 +108,8 @@ def test_cancel(server):
         with httpx.Client(base_url=server.http) as client:
             if stream:
                 with client.stream("POST", "/v1/completions", json=body) as answer:
-                    next(answer.iter_lines())
+                    lines = answer.iter_lines()
+                    next(lines)
                     assert server.held()["running"] == 1
             else:
                 with pytest.raises(httpx.ReadTimeout):

@@ -107,7 +107,9 @@ pub async fn accept_until(
             }
         }
     }
-    tracing::info!(connections = running.len(), "draining");
+    if !running.is_empty() {
+        tracing::info!(connections = running.len(), "draining");
+    }
     drain.draining.cancel();
     // Those who come now are told so, rather than find a closed door; they are not waited for.
     let mut late = JoinSet::new();

@@ -53,12 +53,12 @@ impl Banner<'_> {
     fn curl(&self, model: &Loaded) -> String {
         let key = if self.keys { " -H 'authorization: Bearer YOUR_KEY'" } else { "" };
         let (path, prompt) = if model.chat {
-            ("chat/completions", r#""messages": [{"role": "user", "content": "What is a Plimsoll line?"}]"#)
+            ("chat/completions", r#""messages": [{"role": "user", "content": "Tell me about the sea."}]"#)
         } else {
-            ("completions", r#""prompt": "A Plimsoll line is", "max_tokens": 64"#)
+            ("completions", r#""prompt": "The sea is""#)
         };
         format!(
-            "  curl -sN http://{}/v1/{path} \\\n    -H 'content-type: application/json'{key} \\\n    -d '{{\"model\": \"{}\", \"stream\": true, {prompt}}}'",
+            "  curl -sN http://{}/v1/{path} \\\n    -H 'content-type: application/json'{key} \\\n    -d '{{\"model\": \"{}\", \"stream\": true, \"max_tokens\": 100, {prompt}}}'",
             reachable(self.addresses.http),
             model.name,
         )
