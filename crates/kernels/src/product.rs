@@ -282,9 +282,11 @@ impl Kernel for Gated<'_> {
                     // SAFETY: the scratch is this thread's, the block of `to` this chunk's; vectors lie inside them.
                     unsafe {
                         let raw = raw.part(row * 2 * BLOCK, 2 * BLOCK).as_ptr();
-                        let gate = [0, LANES].map(|at| activate(s, self.activation, s.load(raw.add(at))));
-                        let up = [0, LANES].map(|at| s.load(raw.add(BLOCK + at)));
-                        let x = [s.mul(gate[0], up[0]), s.mul(gate[1], up[1])];
+                        let mut x = [s.splat(0.0); 2];
+                        for i in 0..2 {
+                            let gate = activate(s, self.activation, s.load(raw.add(i * LANES)));
+                            x[i] = s.mul(gate, s.load(raw.add(BLOCK + i * LANES)));
+                        }
                         if self.to.quantized {
                             self.to.quantize(s, first + row, block, x);
                         } else {

@@ -138,23 +138,31 @@ impl Turn<'_> {
         let key = &mut key[..dim];
         key.copy_from_slice(&self.keys[from..][..dim]);
         rotate(key, cos, sin);
-        let clamp = |x: S::F| s.min(s.max(x, s.splat(-65504.0)), s.splat(65504.0));
         let mut halves = [0u16; LANES];
         // SAFETY: a slot of a page belongs to one row of the step; pages lie inside the cache, vectors inside heads.
         unsafe {
             let keys = self.cache.part(at, dim * BLOCK_TOKENS);
             for i in (0..dim).step_by(LANES) {
-                s.store_f16(halves.as_mut_ptr(), clamp(s.load(key.as_ptr().add(i))));
+                s.store_f16(halves.as_mut_ptr(), clamp(s, s.load(key.as_ptr().add(i))));
                 for (j, half) in halves.into_iter().enumerate() {
                     keys[(i + j) * BLOCK_TOKENS + place] = half;
                 }
             }
             let values = self.cache.part(at + dim * BLOCK_TOKENS + place * dim, dim);
             for i in (0..dim).step_by(LANES) {
-                s.store_f16(values.as_mut_ptr().add(i), clamp(s.load(self.values[from..].as_ptr().add(i))));
+                s.store_f16(
+                    values.as_mut_ptr().add(i),
+                    clamp(s, s.load(self.values[from..].as_ptr().add(i))),
+                );
             }
         }
     }
+}
+
+/// Into what halves hold.
+#[inline(always)]
+fn clamp<S: Simd>(s: S, x: S::F) -> S::F {
+    s.min(s.max(x, s.splat(-65504.0)), s.splat(65504.0))
 }
 
 /// Widest head.

@@ -137,7 +137,10 @@ impl Piece<'_> {
         for d in 0..dim {
             // SAFETY: a page has `dim` vectors of keys, a query `dim` numbers.
             unsafe {
-                let k: [S::F; B] = from_fn(|b| s.load_f16(keys[b].add(d * BLOCK_TOKENS)));
+                let mut k = [s.splat(0.0); B];
+                for b in 0..B {
+                    k[b] = s.load_f16(keys[b].add(d * BLOCK_TOKENS));
+                }
                 for r in 0..R {
                     let q = s.splat(*queries[r].add(d));
                     for b in 0..B {
@@ -199,7 +202,10 @@ impl Piece<'_> {
                 // SAFETY: a page holds 16 rows of `dim` values after its keys; scores as sliced above.
                 unsafe {
                     let from = page.add((BLOCK_TOKENS + place) * dim + column * LANES);
-                    let v: [S::F; C] = from_fn(|c| s.load_f16(from.add(c * LANES)));
+                    let mut v = [s.splat(0.0); C];
+                    for c in 0..C {
+                        v[c] = s.load_f16(from.add(c * LANES));
+                    }
                     for r in 0..R {
                         let w = s.splat(*scores.add(r * SEGMENT + place));
                         for c in 0..C {

@@ -6,7 +6,6 @@
 use crate::activations::View;
 use crate::matrix::{BLOCK, Q4_BLOCK_BYTES, Q8_BLOCK_BYTES};
 use crate::simd::{LANES, Simd};
-use std::array::from_fn;
 
 /// Most rows of a tile.
 pub(crate) const MAX_ROWS: usize = 6;
@@ -87,9 +86,13 @@ impl<Q: Quantized> Panel for Q {
         for block in 0..x.blocks {
             // SAFETY: rows and panels are readable by the caller's word, and `block` is inside them.
             unsafe {
-                let at: [usize; R] = from_fn(|r| (row + r) * x.blocks + block);
-                let a: [*const i8; R] = from_fn(|r| x.bytes.add(at[r] * BLOCK));
-                let mut dots: [[S::I; P]; R] = from_fn(|r| [self.start(s, *x.sums.add(at[r])); P]);
+                let (mut at, mut a) = ([0; R], [x.bytes; R]);
+                let mut dots = [[s.isplat(0); P]; R];
+                for r in 0..R {
+                    at[r] = (row + r) * x.blocks + block;
+                    a[r] = x.bytes.add(at[r] * BLOCK);
+                    dots[r] = [self.start(s, *x.sums.add(at[r])); P];
+                }
                 self.dot(s, block, a, &mut dots);
                 for p in 0..P {
                     let (scale, minimum) = self.scale(s, p, block);
@@ -144,8 +147,12 @@ impl Quantized for Nibbles {
             // SAFETY: four groups of 64 aligned bytes follow the scales; a block of activations has 32 bytes.
             unsafe {
                 let at = block * Q4_BLOCK_BYTES + 64 + group * 64;
-                let w: [S::W; P] = from_fn(|p| s.load_w(self.weights.add(p * self.stride + at)));
-                let (low, high) = (w.map(|w| s.low4(w)), w.map(|w| s.high4(w)));
+                let first = s.load_w(self.weights.add(at));
+                let (mut low, mut high) = ([s.low4(first); P], [s.high4(first); P]);
+                for p in 1..P {
+                    let w = s.load_w(self.weights.add(p * self.stride + at));
+                    (low[p], high[p]) = (s.low4(w), s.high4(w));
+                }
                 for r in 0..R {
                     let (a, b) = (four(a[r], group * 8), four(a[r], group * 8 + 4));
                     for p in 0..P {
@@ -242,8 +249,11 @@ impl Quantized for Spread {
         for group in 0..8 {
             // SAFETY: a block has eight groups of 64 aligned bytes, and 32 bytes of activations.
             unsafe {
-                let at = |p: usize| (p * self.blocks + block) * Q8_BLOCK_BYTES + group * 64;
-                let w: [S::W; P] = from_fn(|p| s.load_w(self.weights.add(at(p))));
+                let at = block * Q8_BLOCK_BYTES + group * 64;
+                let mut w = [s.load_w(self.weights.add(at)); P];
+                for p in 1..P {
+                    w[p] = s.load_w(self.weights.add(p * self.blocks * Q8_BLOCK_BYTES + at));
+                }
                 for r in 0..R {
                     let a = four(a[r], group * 4);
                     for p in 0..P {
@@ -290,8 +300,11 @@ impl Quantized for Bytes {
         for group in 0..8 {
             // SAFETY: a block has eight groups of 64 aligned bytes, and 32 bytes of activations.
             unsafe {
-                let at = |p: usize| (p * self.blocks + block) * Q8_BLOCK_BYTES + group * 64;
-                let w: [S::W; P] = from_fn(|p| s.load_w(self.weights.add(at(p))));
+                let at = block * Q8_BLOCK_BYTES + group * 64;
+                let mut w = [s.load_w(self.weights.add(at)); P];
+                for p in 1..P {
+                    w[p] = s.load_w(self.weights.add(p * self.blocks * Q8_BLOCK_BYTES + at));
+                }
                 for r in 0..R {
                     let a = four(a[r], group * 4);
                     for p in 0..P {
@@ -352,8 +365,10 @@ impl<E: Element> Panel for Floats<E> {
         for k in 0..x.width {
             // SAFETY: rows and panels are readable by the caller's word, and `k` is inside them.
             unsafe {
-                let w: [S::F; P] =
-                    from_fn(|p| self.weights.load(s, self.first + p * self.stride + k * LANES));
+                let mut w = [s.splat(0.0); P];
+                for p in 0..P {
+                    w[p] = self.weights.load(s, self.first + p * self.stride + k * LANES);
+                }
                 for r in 0..R {
                     let a = s.splat(*x.floats.add((row + r) * x.width + k));
                     for p in 0..P {

@@ -107,10 +107,11 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn pow2(self, a: Self::F) -> Self::F {
-        proven!(a.map(|v| {
-            let biased = _mm256_add_epi32(_mm256_cvtps_epi32(v), _mm256_set1_epi32(127));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
-        }))
+        let biased = self.iadd(self.to_i32(a), self.isplat(127));
+        proven!([
+            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased[0])),
+            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased[1])),
+        ])
     }
     #[inline(always)]
     fn sum(self, a: Self::F) -> f32 {
@@ -140,19 +141,22 @@ impl Simd for Avx2 {
     unsafe fn load_f16(self, from: *const u16) -> Self::F {
         // SAFETY: the caller vouches for 32 readable bytes.
         unsafe {
-            let half = |at: *const u16| _mm256_cvtph_ps(_mm_loadu_si128(at.cast()));
-            [half(from), half(from.add(8))]
+            [
+                _mm256_cvtph_ps(_mm_loadu_si128(from.cast())),
+                _mm256_cvtph_ps(_mm_loadu_si128(from.add(8).cast())),
+            ]
         }
     }
     #[inline(always)]
     unsafe fn load_bf16(self, from: *const u16) -> Self::F {
         // SAFETY: the caller vouches for 32 readable bytes.
         unsafe {
-            let half = |at: *const u16| {
-                let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast()));
-                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
-            };
-            [half(from), half(from.add(8))]
+            let low = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+            let high = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(8).cast()));
+            [
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(low)),
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(high)),
+            ]
         }
     }
     #[inline(always)]
@@ -223,20 +227,19 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn low4(self, w: Self::W) -> Self::W {
-        proven!(w.map(|v| _mm256_and_si256(v, _mm256_set1_epi8(15))))
+        let mask = proven!([_mm256_set1_epi8(15); 2]);
+        both!(_mm256_and_si256; w, mask)
     }
     #[inline(always)]
     fn high4(self, w: Self::W) -> Self::W {
-        proven!(w.map(|v| _mm256_and_si256(_mm256_srli_epi16::<4>(v), _mm256_set1_epi8(15))))
+        self.low4(proven!([_mm256_srli_epi16::<4>(w[0]), _mm256_srli_epi16::<4>(w[1])]))
     }
     #[inline(always)]
     fn dot4(self, acc: Self::I, w: Self::W, a: i32) -> Self::I {
         // Pairs stay below 2 * 15 * 127, so the 16-bit sums cannot saturate.
-        proven!({
-            let (a, one) = (_mm256_set1_epi32(a), _mm256_set1_epi16(1));
-            let dot = |acc, w| _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, a), one));
-            [dot(acc[0], w[0]), dot(acc[1], w[1])]
-        })
+        let (a, one) = proven!(([_mm256_set1_epi32(a); 2], [_mm256_set1_epi16(1); 2]));
+        let pairs = both!(_mm256_maddubs_epi16; w, a);
+        self.iadd(acc, both!(_mm256_madd_epi16; pairs, one))
     }
     #[inline(always)]
     fn start8(self, _sum: i32) -> Self::I {
@@ -245,14 +248,11 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn dot8(self, acc: Self::I, w: Self::W, a: i32) -> Self::I {
         // The sign of the weight moves over to the activation; pairs stay below 2 * 128 * 127, which 16 bits hold.
-        proven!({
-            let (a, one, bias) = (_mm256_set1_epi32(a), _mm256_set1_epi16(1), _mm256_set1_epi8(-128));
-            let dot = |acc, w| {
-                let w = _mm256_xor_si256(w, bias);
-                let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(a, w));
-                _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, one))
-            };
-            [dot(acc[0], w[0]), dot(acc[1], w[1])]
-        })
+        let (a, one) = proven!(([_mm256_set1_epi32(a); 2], [_mm256_set1_epi16(1); 2]));
+        let bias = proven!([_mm256_set1_epi8(-128); 2]);
+        let w = both!(_mm256_xor_si256; w, bias);
+        let (size, a) = (both!(_mm256_abs_epi8; w), both!(_mm256_sign_epi8; a, w));
+        let pairs = both!(_mm256_maddubs_epi16; size, a);
+        self.iadd(acc, both!(_mm256_madd_epi16; pairs, one))
     }
 }

@@ -2,6 +2,10 @@
 //!
 //! An implementation is a token whose existence proves that the machine has the instructions, so its arithmetic is
 //! safe to call; only memory access is `unsafe`.
+//!
+//! Vectors must not pass through closures that the standard library calls (`array::map`, `from_fn`, iterators): those
+//! are compiled on their own, without the instruction set, and each operation in them becomes a function call. Loops
+//! over arrays are compiled in place.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
