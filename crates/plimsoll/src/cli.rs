@@ -124,6 +124,9 @@ pub struct BenchEngine {
     /// Tokens every sequence holds before its decode steps are measured
     #[arg(long, value_name = "TOKENS", default_value_t = 128)]
     pub depth: usize,
+    /// Sequences that decode side by side
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32])]
+    pub batch: Vec<usize>,
     #[command(flatten)]
     one: One,
 }
