@@ -151,3 +151,26 @@ impl std::fmt::Display for Report {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_model::engine::Shape;
+    use plimsoll_testkit::engine::{Script, ScriptedEngine};
+    use std::sync::atomic::Ordering::Relaxed;
+
+    /// The scripted engine counts every read of a position that its sequence did not write: a wrong block table shows.
+    #[test]
+    fn every_batch_runs_in_the_limits_it_asks_for() {
+        let how = Decode { depth: 20, steps: 5, batches: vec![1, 4, 3] };
+        let Options { context, blocks, max_seqs, .. } = limits(&how);
+        let shape = Shape { vocab: 97, context, blocks, max_rows: 64, max_logits: max_seqs };
+        let mut engine = ScriptedEngine::new(Script { shape, ..Script::new(97, blocks, 0..97) });
+        let observed = engine.observed();
+
+        let decode = decode(&mut engine, &how).unwrap();
+        assert_eq!(decode.iter().map(|row| row.batch).collect::<Vec<_>>(), how.batches);
+        assert_eq!(observed.widest.load(Relaxed), max_seqs);
+        assert_eq!(observed.violations.load(Relaxed), 0);
+    }
+}

@@ -145,3 +145,44 @@ fn prompted_lines() -> impl Iterator<Item = std::io::Result<String>> {
         lines.next()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+    use plimsoll_api::error::{Error, Reason};
+    use plimsoll_testkit::service::ScriptedService;
+
+    fn command() -> Run {
+        let cli = Cli::parse_from(["plimsoll", "run", "tiny", "--system", "Be brief.", "--max-tokens", "7"]);
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        run
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn the_talk_is_remembered() {
+        let service = ScriptedService::saying(&["Good ", "day"]);
+        let mut chat = Chat::new(&service, &command()).unwrap();
+        let mut out = Vec::new();
+        block_on(chat.say("Hi", &mut out)).unwrap();
+        block_on(chat.say("Bye", &mut out)).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "Good day\nGood day\n");
+        let Prompt::Chat { messages, .. } = &service.requests()[1].prompt else { panic!("no chat") };
+        let said: Vec<_> = messages.iter().map(|message| message["content"].as_str().unwrap()).collect();
+        assert_eq!(said, ["Be brief.", "Hi", "Good day", "Bye"]);
+        assert_eq!(service.requests()[1].max_tokens, Some(7));
+    }
+
+    #[test]
+    fn a_refused_message_is_forgotten() {
+        let service = ScriptedService::new(|_| Err(Error::new(Reason::ContextLength, "too long")));
+        let mut chat = Chat::new(&service, &command()).unwrap();
+        assert_eq!(block_on(chat.say("Hi", &mut Vec::new())).unwrap_err().to_string(), "too long");
+        assert_eq!(chat.messages.len(), 1);
+    }
+}

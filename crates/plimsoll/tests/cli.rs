@@ -1,5 +1,7 @@
 //! The binary from outside, where no model is needed.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::process::{Command, Output};
 
 /// Runs the binary without the settings of whoever runs the tests.

@@ -79,16 +79,14 @@ pub fn server_keys() -> Vec<String> {
 }
 
 fn known(section: &str, table: &Table, keys: &[&str]) -> anyhow::Result<()> {
-    for key in table.keys().filter(|key| !keys.contains(&key.as_str())) {
-        if let Some((_, message)) = PLANNED_KEYS.iter().find(|(planned, _)| planned == key) {
-            bail!("`{section}{key}`: {message}");
-        }
-        match nearest(key, keys) {
-            Some(near) => bail!("unknown key `{section}{key}`; did you mean `{section}{near}`?"),
-            None => bail!("unknown key `{section}{key}`; the keys here are {}", keys.join(", ")),
-        }
+    let Some(key) = table.keys().find(|key| !keys.contains(&key.as_str())) else { return Ok(()) };
+    if let Some((_, message)) = PLANNED_KEYS.iter().find(|(planned, _)| planned == key) {
+        bail!("`{section}{key}`: {message}");
     }
-    Ok(())
+    match nearest(key, keys) {
+        Some(near) => bail!("unknown key `{section}{key}`; did you mean `{section}{near}`?"),
+        None => bail!("unknown key `{section}{key}`; the keys here are {}", keys.join(", ")),
+    }
 }
 
 /// The key that is meant by `key`, if one is near enough to be.
