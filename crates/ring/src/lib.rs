@@ -1,6 +1,6 @@
 //! Bounded lock-free rings: the mailboxes and token streams every request passes through.
 //!
-//! - [`Ring`]: many producers, many consumers. The request mailbox of a lane, the depot of a pool.
+//! - [`Ring`]: many producers, many consumers. The request mailbox of a lane.
 //! - [`Overflow`] and [`Pushed`]: what happens when a [`Ring`] is full, said by whoever pushes.
 //! - [`spsc`]: one producer, one consumer, wait-free: values ([`spsc::ring`]) or slots that are filled and read in
 //!   place ([`spsc::slots`]). The token stream of one request.
