@@ -3,8 +3,10 @@
 /// Blocks by state; the fields add up to the slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Nobody holds them.
+    /// Nobody holds them, and their bytes mean nothing.
     pub free: usize,
+    /// Nobody holds them, and whoever has the same prefix may have their bytes.
+    pub cached: usize,
     /// One holder, who may write.
     pub owned: usize,
     /// Several holders, none of whom may write.
@@ -21,6 +23,8 @@ pub struct Blocks {
     free: Vec<u32>,
     /// Blocks with more than one holder.
     shared: usize,
+    /// Blocks without a holder that are not free either: see [`Blocks::keep`].
+    kept: usize,
 }
 
 impl Blocks {
@@ -30,7 +34,7 @@ impl Blocks {
     /// When `count` does not fit a `u32`.
     pub fn new(count: usize) -> Self {
         let count = u32::try_from(count).expect("block indices are u32");
-        Self { holders: vec![0; count as usize], free: (0..count).rev().collect(), shared: 0 }
+        Self { holders: vec![0; count as usize], free: (0..count).rev().collect(), shared: 0, kept: 0 }
     }
 
     /// Blocks in the slab.
@@ -50,11 +54,11 @@ impl Blocks {
 
     /// Blocks by state.
     pub const fn counts(&self) -> Counts {
-        let free = self.free.len();
-        Counts { free, owned: self.holders.len() - free - self.shared, shared: self.shared }
+        let (free, cached) = (self.free.len(), self.kept);
+        Counts { free, cached, owned: self.holders.len() - free - cached - self.shared, shared: self.shared }
     }
 
-    /// Holders of `block`; 0 when free.
+    /// Holders of `block`; 0 when it is free or kept.
     pub fn holders(&self, block: u32) -> u32 {
         self.holders[block as usize]
     }
@@ -79,7 +83,7 @@ impl Blocks {
     /// One more holder of `block`.
     ///
     /// # Panics
-    /// When the block is free: its bytes are nobody's.
+    /// When nobody holds the block: its bytes are nobody's.
     pub fn retain(&mut self, block: u32) {
         let holders = &mut self.holders[block as usize];
         assert!(*holders > 0, "block {block} is free and cannot be retained");
@@ -92,17 +96,46 @@ impl Blocks {
     /// One holder of `block` less; tells whether that was the last one and the block is free now.
     ///
     /// # Panics
-    /// When the block is free: somebody released it twice.
+    /// When nobody holds the block: somebody released it twice.
     pub fn release(&mut self, block: u32) -> bool {
+        let is_last = self.let_go(block);
+        if is_last {
+            self.free.push(block);
+        }
+        is_last
+    }
+
+    /// As [`Blocks::release`], but the last holder leaves the block with its bytes, neither held nor free, until
+    /// [`Blocks::revive`] or [`Blocks::discard`].
+    ///
+    /// # Panics
+    /// When nobody holds the block.
+    pub fn keep(&mut self, block: u32) -> bool {
+        let is_last = self.let_go(block);
+        self.kept += usize::from(is_last);
+        is_last
+    }
+
+    fn let_go(&mut self, block: u32) -> bool {
         let holders = &mut self.holders[block as usize];
         assert!(*holders > 0, "block {block} was released twice");
         *holders -= 1;
-        match *holders {
-            0 => self.free.push(block),
-            1 => self.shared -= 1,
-            _ => {}
-        }
-        self.holders[block as usize] == 0
+        self.shared -= usize::from(*holders == 1);
+        *holders == 0
+    }
+
+    /// A kept block has a holder again.
+    pub fn revive(&mut self, block: u32) {
+        debug_assert_eq!(self.holders[block as usize], 0, "block {block} was not kept");
+        self.holders[block as usize] = 1;
+        self.kept -= 1;
+    }
+
+    /// A kept block is free.
+    pub fn discard(&mut self, block: u32) {
+        debug_assert_eq!(self.holders[block as usize], 0, "block {block} was not kept");
+        self.kept -= 1;
+        self.free.push(block);
     }
 
     /// Checks that the free list, the reference counts and `held` (every holding of a block, once per holder) tell the
@@ -116,8 +149,8 @@ impl Blocks {
             counted[block as usize] += 1;
         }
         assert_eq!(counted, self.holders, "reference counts differ from what is held");
-        let free = self.holders.iter().filter(|&&holders| holders == 0).count();
-        assert_eq!(free, self.free.len(), "the free list differs from the reference counts");
+        let unheld = self.holders.iter().filter(|&&holders| holders == 0).count();
+        assert_eq!(unheld, self.free.len() + self.kept, "the free list differs from the reference counts");
         let shared = self.holders.iter().filter(|&&holders| holders > 1).count();
         assert_eq!(shared, self.shared, "the count of shared blocks is off");
     }

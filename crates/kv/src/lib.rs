@@ -1,12 +1,19 @@
-//! KV-cache blocks as indices: allocation and reference counts.
+//! KV-cache blocks as indices: reference counts, and the index by which sequences share a beginning.
 //!
 //! Never here: the bytes of a block (the engine owns them), unsafe, threads, a clock.
 //!
-//! - [`Blocks`]: which blocks are free, and how many hold each of the others.
+//! - [`blocks`]: which blocks are free, and how many hold each of the others.
+//! - [`hash`]: names of full blocks, made from their tokens.
+//! - [`prefix`]: blocks found by name, kept while there is room.
 
-mod blocks;
+pub mod blocks;
+pub mod hash;
+mod lru;
+pub mod prefix;
 
 pub use blocks::{Blocks, Counts};
+pub use hash::{BlockHash, Chain, HashKey};
+pub use prefix::PrefixCache;
 
 /// Tokens in one block.
 pub const BLOCK_TOKENS: usize = 16;

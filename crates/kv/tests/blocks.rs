@@ -58,8 +58,8 @@ proptest! {
         for op in &ops {
             apply(op, &mut blocks, &mut held);
             blocks.assert_balance(held.iter().copied());
-            let Counts { free, owned, shared } = blocks.counts();
-            prop_assert_eq!(free + owned + shared, count);
+            let Counts { free, cached, owned, shared } = blocks.counts();
+            prop_assert_eq!((free + owned + shared, cached), (count, 0));
         }
         for block in held.drain(..) {
             blocks.release(block);
