@@ -75,6 +75,8 @@ pub struct GenerateRequest {
     pub request_id: String,
     /// Who asks: the index of the API key, 0 without keys.
     pub tenant: u32,
+    /// Requests with different salts never share what was computed for their prompts, also of one tenant.
+    pub cache_salt: String,
     /// What to continue.
     pub prompt: Prompt,
     /// How many continuations, at least 1.
@@ -212,6 +214,8 @@ pub enum Finish {
 pub struct Usage {
     /// Prompt tokens, counted once.
     pub prompt_tokens: u32,
+    /// Those of them that were not computed, because an earlier request with the same beginning had been.
+    pub cached_tokens: u32,
     /// Generated tokens.
     pub completion_tokens: u32,
 }

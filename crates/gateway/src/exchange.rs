@@ -96,7 +96,7 @@ impl Drop for Exchange {
         let outcome = notes.outcome.unwrap_or(CANCELLED);
         self.metrics.request(model, route, outcome);
         let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let Usage { prompt_tokens, completion_tokens } = notes.usage;
+        let Usage { prompt_tokens, cached_tokens, completion_tokens } = notes.usage;
         if model.is_empty() && outcome == "ok" {
             // Probes and look-ups: too many to be news.
             tracing::debug!(request_id, route, status, ms, "answered");
@@ -109,6 +109,7 @@ impl Drop for Exchange {
                 status,
                 ms,
                 prompt_tokens,
+                cached_tokens,
                 completion_tokens,
                 "answered"
             );

@@ -92,6 +92,7 @@ impl<'a> Chat<'a> {
             max_tokens: self.max_tokens,
             stop: Vec::new(),
             ignore_eos: false,
+            cache_salt: String::new(),
             echo: false,
             logprobs: None,
             sampling: self.sampling.clone(),

@@ -21,6 +21,8 @@ pub struct LaneConfig {
     pub token_ring: usize,
     /// Prompts up to this many bytes are tokenized where they arrive, longer ones on a blocking thread. Default 2048.
     pub inline_bytes: usize,
+    /// Whether prompts with the same beginning share what was computed for it, also after each other. Default true.
+    pub prefix_cache: bool,
     /// Whether a few steps are measured before serving, to seed the cost model. Default true.
     pub warm_up: bool,
 }
@@ -35,6 +37,7 @@ impl Default for LaneConfig {
             step_budget: Duration::from_millis(50),
             token_ring: 1024,
             inline_bytes: 2048,
+            prefix_cache: true,
             warm_up: true,
         }
     }

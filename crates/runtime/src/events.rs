@@ -142,6 +142,7 @@ impl Events {
         self.ready.push_back(Event::Delta(Delta { choice: index, text, tokens, finish: Some(finish) }));
         self.running -= 1;
         if self.running == 0 {
+            self.usage.cached_tokens = self.control.cached_tokens();
             self.ready.push_back(Event::Done(self.usage));
             self.is_over = true;
         }

@@ -7,6 +7,7 @@ use crate::request::{Admission, Control, Request, Sequence, items_per_step};
 use crate::text::{self, Text};
 use plimsoll_api::error::{Error, Reason};
 use plimsoll_api::service::{GenerateRequest, Generation, ModelCard};
+use plimsoll_kv::{Chain, HashKey, blocks_for};
 use plimsoll_model::sampling::{Params, Sampler, seed_of};
 use plimsoll_ring::spsc;
 use plimsoll_sched::{Refusal, SeqId};
@@ -21,6 +22,8 @@ pub(crate) struct Served {
     pub(crate) text: Arc<Text>,
     pub(crate) lane: Lane,
     pub(crate) config: LaneConfig,
+    /// What the blocks of its KV cache are named with.
+    pub(crate) key: HashKey,
     /// Who may work on text off the async threads.
     pub(crate) stagers: Semaphore,
 }
@@ -144,7 +147,7 @@ impl Served {
             Events::new(items, control.clone(), self.text.clone(), choices).beginning(echo, prompt_tokens);
         self.lane.submit(Box::new(Request {
             first: SeqId(0),
-            sequences: sequences(request, &prompt, max_len, self.card.vocab),
+            sequences: self.sequences(request, &prompt, max_len),
             out,
             control,
             ignore_end: request.ignore_eos,
@@ -156,6 +159,26 @@ impl Served {
             _admission: admission,
         }));
         Ok(Generation { prompt_tokens, events: Box::pin(events) })
+    }
+
+    fn sequences(&self, request: &GenerateRequest, prompt: &[u32], max_len: usize) -> Vec<Sequence> {
+        let seed = request.sampling.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
+        let mut chain =
+            self.config.prefix_cache.then(|| Chain::new(self.key, request.tenant, &request.cache_salt));
+        let mut known = Vec::new();
+        chain.iter_mut().for_each(|chain| chain.extend(prompt, &mut known));
+        let sequence = |choice| {
+            let mut tokens = Vec::with_capacity(max_len);
+            tokens.extend_from_slice(prompt);
+            let mut names = Vec::with_capacity(blocks_for(max_len));
+            names.extend_from_slice(&known);
+            let mut sampler = Sampler::new(params(request, seed, choice));
+            sampler.observe_prompt(prompt);
+            sampler.reserve(self.card.vocab, max_len - prompt.len());
+            let (prompt, chain) = (prompt.len(), chain.clone());
+            Sequence { tokens, prompt, max_len, names, chain, sampler, last_token: None, is_done: false }
+        };
+        (0..request.n).map(sequence).collect()
     }
 
     /// Most tokens a sequence may grow to.
@@ -180,19 +203,6 @@ impl Served {
 
 pub(crate) fn draining() -> Error {
     Error::new(Reason::Draining, "the server is going down and takes no new work")
-}
-
-fn sequences(request: &GenerateRequest, prompt: &[u32], max_len: usize, vocab: usize) -> Vec<Sequence> {
-    let seed = request.sampling.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
-    let sequence = |choice| {
-        let mut tokens = Vec::with_capacity(max_len);
-        tokens.extend_from_slice(prompt);
-        let mut sampler = Sampler::new(params(request, seed, choice));
-        sampler.observe_prompt(prompt);
-        sampler.reserve(vocab, max_len - prompt.len());
-        Sequence { tokens, prompt: prompt.len(), max_len, sampler, last_token: None, is_done: false }
-    };
-    (0..request.n).map(sequence).collect()
 }
 
 fn params(request: &GenerateRequest, seed: u64, choice: u32) -> Params {

@@ -3,11 +3,12 @@
 use crate::lane::Bell;
 use plimsoll_api::error::Error;
 use plimsoll_api::service::Finish;
+use plimsoll_kv::{BlockHash, Chain};
 use plimsoll_model::sampling::Sampler;
 use plimsoll_ring::spsc::Producer;
 use plimsoll_sched::{Refusal, SeqId, Ticket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::SeqCst, fence};
 use std::time::Instant;
 
 /// A request on its way to, or in, a lane. Built where it arrives, so that the lane allocates nothing for it.
@@ -39,6 +40,10 @@ pub(crate) struct Sequence {
     pub(crate) prompt: usize,
     /// Most tokens, prompt included.
     pub(crate) max_len: usize,
+    /// The names of the prompt's full blocks, until the planner has them.
+    pub(crate) names: Vec<BlockHash>,
+    /// Names the blocks after those; `None`: they are not shared.
+    pub(crate) chain: Option<Chain>,
     pub(crate) sampler: Sampler,
     pub(crate) last_token: Option<Instant>,
     pub(crate) is_done: bool,
@@ -78,6 +83,17 @@ pub(crate) const fn items_per_step(sequences: usize) -> usize {
     3 * sequences + 1
 }
 
+impl Sequence {
+    /// Adds a generated token. Returns the name of the block that it fills.
+    pub(crate) fn push(&mut self, token: u32) -> Option<BlockHash> {
+        self.tokens.push(token);
+        match self.tokens.as_rchunks() {
+            ([], [.., block]) => self.chain.as_mut().map(|chain| chain.block(block)),
+            _ => None,
+        }
+    }
+}
+
 /// What a lane says about a request.
 pub(crate) enum Item {
     /// The next tokens of the prompt and how likely they were.
@@ -107,6 +123,8 @@ pub(crate) struct Control {
     paused: AtomicBool,
     /// As much of it.
     resume_room: usize,
+    /// What the lane says of the prompt: so many of its tokens need not be computed.
+    cached_tokens: AtomicU32,
     bell: Arc<Bell>,
 }
 
@@ -122,7 +140,8 @@ impl Control {
     pub(crate) fn new(sequences: usize, capacity: usize, bell: Arc<Bell>) -> Self {
         let wishes = (0..sequences).map(|_| AtomicU8::new(WANTED)).collect();
         let resume_room = items_per_step(sequences).max(capacity / 2);
-        Self { wishes, paused: AtomicBool::new(false), resume_room, bell }
+        let (paused, cached_tokens) = Default::default();
+        Self { wishes, paused, resume_room, cached_tokens, bell }
     }
 
     /// The reader has enough of continuation `choice`: a stop string was met.
@@ -150,6 +169,16 @@ impl Control {
     /// Room in the ring at which a paused request goes on.
     pub(crate) const fn resume_room(&self) -> usize {
         self.resume_room
+    }
+
+    /// The lane says how many tokens of the prompt need not be computed.
+    pub(crate) fn set_cached_tokens(&self, tokens: usize) {
+        self.cached_tokens.store(u32::try_from(tokens).unwrap_or(u32::MAX), SeqCst);
+    }
+
+    /// Tokens of the prompt that were not computed for this request.
+    pub(crate) fn cached_tokens(&self) -> u32 {
+        self.cached_tokens.load(SeqCst)
     }
 
     /// The lane says whether it waits for room. It looks at the room once more afterwards, and the reader looks here

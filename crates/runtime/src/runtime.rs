@@ -9,10 +9,12 @@ use plimsoll_api::error::{Error, Reason};
 use plimsoll_api::service::{
     Boxed, GenerateRequest, Generation, ModelCard, Readiness, Service, TokenizeRequest,
 };
+use plimsoll_kv::HashKey;
 use plimsoll_model::engine::Engine;
 use plimsoll_model::template::ChatTemplate;
 use plimsoll_model::tokenizer::{Encode, Tokenizer};
 use plimsoll_telemetry::Metrics;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -55,6 +57,8 @@ pub struct Runtime {
     models: RwLock<Vec<Arc<Served>>>,
     turnstile: Arc<Turnstile>,
     readiness: AtomicU8,
+    /// Names blocks of KV; drawn when the process starts, so that nobody can foretell a name.
+    key: HashKey,
 }
 
 const LOADING: u8 = 0;
@@ -65,7 +69,9 @@ impl Runtime {
     /// No models, and [`Readiness::Loading`].
     pub fn new(metrics: Arc<Metrics>) -> Arc<Self> {
         let (models, turnstile) = Default::default();
-        Arc::new(Self { metrics, models, turnstile, readiness: AtomicU8::new(LOADING) })
+        let random = RandomState::new();
+        let key = HashKey([random.hash_one(0), random.hash_one(1)]);
+        Arc::new(Self { metrics, models, turnstile, readiness: AtomicU8::new(LOADING), key })
     }
 
     /// Starts a lane for a model. Takes as long as its warm-up, a second or so.
@@ -106,7 +112,7 @@ impl Runtime {
             chat: parts.template.is_some(),
         };
         let text = Arc::new(Text { tokenizer: parts.tokenizer, template: parts.template });
-        Ok(Served { card, text, lane, config: parts.config, stagers: Semaphore::new(STAGERS) })
+        Ok(Served { card, text, lane, config: parts.config, key: self.key, stagers: Semaphore::new(STAGERS) })
     }
 
     /// All models are there: new work is taken.

@@ -55,10 +55,11 @@ async fn run(runtime: Arc<Runtime>, request: GenerateRequest) -> Outcome {
     read(runtime.generate(request).await.unwrap()).await
 }
 
+/// Prompt tokens that sequences of the batch began with, computed or found, however often.
 fn prompt_tokens(metrics: &Metrics) -> f64 {
     let text = metrics.render();
-    let line = text.lines().find(|line| line.starts_with("plimsoll_prompt_tokens_total"));
-    line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
+    let lines = text.lines().filter(|line| line.starts_with("plimsoll_prefix_tokens_total"));
+    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,4 +83,22 @@ async fn sixteen_say_what_each_says_alone() {
     assert!(prompt_tokens(&metrics) > 2.0 * read_alone, "nobody was preempted and had to be read again");
     assert_eq!(runtime.drain(Duration::from_secs(60)).dropped, 0);
     assert!(metrics.render().contains("plimsoll_kv_blocks{model=\"scripted\",state=\"used\"} 0"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prefix_that_was_found_says_what_it_says_when_computed() {
+    let (runtime, _) = smollm2(256);
+    for i in 0..6 {
+        let first = run(runtime.clone(), asked(i)).await;
+        let again = run(runtime.clone(), asked(i)).await;
+        assert_eq!(again.texts, first.texts, "request {i}");
+        assert!(again.usage.unwrap().cached_tokens >= 16, "request {i}");
+    }
+    // Four continuations, the prompt computed once for all; each as if it were computed for it alone.
+    let many = GenerateRequest { n: 4, ..asked(1) };
+    let shared = run(runtime.clone(), many.clone()).await;
+    let salted = GenerateRequest { cache_salt: "another".into(), ..many };
+    assert_eq!(run(runtime.clone(), salted).await.texts, shared.texts);
+    assert_eq!(shared.texts[0], run(runtime.clone(), asked(1)).await.texts[0]);
+    assert_eq!(runtime.drain(Duration::from_secs(60)).dropped, 0);
 }

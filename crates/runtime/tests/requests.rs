@@ -9,7 +9,7 @@ use plimsoll_runtime::LaneConfig;
 use plimsoll_testkit::engine::Script;
 
 fn usage(prompt_tokens: u32, completion_tokens: u32) -> Option<Usage> {
-    Some(Usage { prompt_tokens, completion_tokens })
+    Some(Usage { prompt_tokens, cached_tokens: 0, completion_tokens })
 }
 
 #[tokio::test]

@@ -19,6 +19,6 @@ mod sync;
 
 pub use cost::{CostModel, Load};
 pub use gate::{Bounds, Gate, Refusal, Ticket};
-pub use plan::{Arrival, Event, LogitRows, Plan, PlannedSpan, SeqId};
+pub use plan::{Arrival, BlockCopy, Event, LogitRows, Plan, PlannedSpan, SeqId, Start};
 pub use planner::{Limits, Planner};
 pub use snapshot::Snapshot;

@@ -1,5 +1,6 @@
 //! What goes into the planner and comes out of it.
 
+use plimsoll_kv::BlockHash;
 use std::time::Duration;
 
 /// A sequence, numbered in the order of arrival: a smaller one is older.
@@ -7,7 +8,7 @@ use std::time::Duration;
 pub struct SeqId(pub u64);
 
 /// A sequence that asks to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrival {
     /// Larger than every earlier one.
     pub seq: SeqId,
@@ -17,10 +18,16 @@ pub struct Arrival {
     pub max_len: usize,
     /// Whether logits of all prompt rows are wanted, not only of the last.
     pub all_logits: bool,
+    /// The names of the prompt's full blocks, by which it shares them with others; empty: it shares none. Room for the
+    /// names of what it generates spares the planner an allocation.
+    pub names: Vec<BlockHash>,
+    /// An earlier sequence with the same prompt, whose blocks it takes over when that one has computed them;
+    /// not heeded when all logits are wanted.
+    pub fork_of: Option<SeqId>,
 }
 
 /// What happened since the last plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A sequence asks to run.
     Arrived(Arrival),
@@ -32,12 +39,15 @@ pub enum Event {
     Paused(SeqId),
     /// Its token ring has room again.
     Resumed(SeqId),
+    /// Generated tokens filled another block of a sequence, which is to be shared by this name.
+    Filled(SeqId, BlockHash),
     /// The last plan was computed, and one token sampled for each of its spans that asked for the last row's logits.
     StepDone {
         /// How long it took.
         elapsed: Duration,
     },
-    /// The last plan was not computed. Its sequences stay as they were; whoever must not go on is cancelled as well.
+    /// The spans of the last plan were not computed. Their sequences stay as they were; whoever must not go on is
+    /// cancelled as well, and so is whoever had a block copied to it that may not be there.
     StepFailed,
 }
 
@@ -76,14 +86,48 @@ impl PlannedSpan {
     }
 }
 
+/// A sequence joined the batch with the first tokens of what it knows in the cache already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Start {
+    /// Which.
+    pub seq: SeqId,
+    /// How many tokens need not be computed, because another sequence did.
+    pub shared: usize,
+}
+
+/// A block to be copied before the step: it is shared, and the sequence is about to write to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockCopy {
+    /// Whose.
+    pub seq: SeqId,
+    /// The shared block.
+    pub from: u32,
+    /// The sequence's own.
+    pub to: u32,
+}
+
 /// What runs in the next step. Reused from step to step, so that planning does not allocate.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
+    /// Blocks to be copied before anything is computed.
+    pub copies: Vec<BlockCopy>,
     /// Decodes first, then prefill chunks. Empty: nothing can run now.
     pub spans: Vec<PlannedSpan>,
-    /// Sequences whose blocks were taken away; they wait, and will be computed again from position 0. Their tokens,
-    /// generated ones included, stay as they are.
+    /// Sequences whose blocks were taken away; they wait, and what the cache no longer has is computed again. Their
+    /// tokens, generated ones included, stay as they are.
     pub preempted: Vec<SeqId>,
+    /// Sequences that joined the batch without blocks of their own.
+    pub starts: Vec<Start>,
     /// How long the step should take.
     pub predicted: Duration,
+}
+
+impl Plan {
+    /// Empties it, and keeps its memory.
+    pub(crate) fn clear(&mut self) {
+        self.copies.clear();
+        self.spans.clear();
+        self.preempted.clear();
+        self.starts.clear();
+    }
 }

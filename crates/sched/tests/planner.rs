@@ -1,5 +1,6 @@
-//! The planner against a toy lane that knows what every sequence is owed.
+//! The planner against a toy lane that knows what every sequence is owed, and what is in every slot of every block.
 
+use plimsoll_kv::{Chain, HashKey};
 use plimsoll_sched::{
     Arrival, CostModel, Event, Limits, LogitRows, Plan, PlannedSpan, Planner, SeqId, Snapshot,
 };
@@ -14,6 +15,10 @@ struct Job {
     /// Steps after the one before it.
     gap: usize,
     prompt: usize,
+    /// Jobs of one family begin with the same tokens, up to the least of these.
+    family: Option<(u32, usize)>,
+    /// Further continuations of the same prompt.
+    forks: usize,
     /// Tokens it generates before it ends by itself.
     output: usize,
     all_logits: bool,
@@ -26,16 +31,26 @@ struct Job {
 fn job() -> impl Strategy<Value = Job> {
     let cancel = proptest::option::weighted(0.15, 0..6usize);
     let pause = proptest::option::weighted(0.3, (0..6usize, 1..40usize));
-    (0..4usize, 1..90usize, 1..30usize, proptest::bool::weighted(0.2), cancel, pause).prop_map(
-        |(gap, prompt, output, all_logits, cancel, pause)| Job {
+    let family = proptest::option::weighted(0.6, (0..3u32, 1..100usize));
+    let forks = prop_oneof![3 => Just(0usize), 1 => 1..4usize];
+    let size = (0..4usize, 1..90usize, 1..30usize);
+    (size, family, forks, proptest::bool::weighted(0.2), cancel, pause).prop_map(
+        |((gap, prompt, output), family, forks, all_logits, cancel, pause)| Job {
             gap,
             prompt,
+            family,
+            forks,
             output,
             all_logits,
             cancel,
             pause,
         },
     )
+}
+
+/// A job that has nothing in common with others.
+fn loner() -> impl Strategy<Value = Job> {
+    job().prop_map(|job| Job { family: None, forks: 0, ..job })
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
@@ -61,6 +76,30 @@ struct Live {
     reported: Vec<u32>,
     paused_until: Option<usize>,
     first_step: Option<usize>,
+    tokens: Vec<u32>,
+    chain: Chain,
+}
+
+impl Live {
+    /// What is in a slot of the cache when position `at` is computed: it depends on all tokens up to there.
+    fn content(&self, at: usize) -> u64 {
+        self.tokens[..=at].iter().fold(7, |hash, &token| mix(hash ^ u64::from(token)))
+    }
+}
+
+/// The finalizer of SplitMix64.
+fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+/// The prompt of job number `i`.
+fn prompt(i: usize, job: &Job) -> Vec<u32> {
+    let (family, common) = job.family.unwrap_or((0, 0));
+    let token = |at| if at < common { 1000 * family + at as u32 % 9 } else { 10_000 + (i * 100 + at) as u32 };
+    (0..job.prompt).map(token).collect()
 }
 
 struct Toy {
@@ -70,6 +109,9 @@ struct Toy {
     plans: Vec<Plan>,
     /// The first step of each sequence that never paused, in the order of arrival.
     starts: Vec<(SeqId, usize)>,
+    /// Contents of each block.
+    slots: Vec<[u64; 16]>,
+    next: u64,
     finished: usize,
     cancelled: usize,
     step: usize,
@@ -79,7 +121,8 @@ impl Toy {
     fn new(limits: Limits) -> Self {
         let planner = Planner::new(limits, CostModel::default(), Arc::default());
         let (live, plans, starts) = Default::default();
-        Self { limits, planner, live, plans, starts, finished: 0, cancelled: 0, step: 0 }
+        let slots = vec![[0; 16]; limits.blocks];
+        Self { limits, planner, live, plans, starts, slots, next: 0, finished: 0, cancelled: 0, step: 0 }
     }
 
     fn run(mut self, jobs: &[Job]) -> Self {
@@ -90,7 +133,7 @@ impl Toy {
             assert!(self.step < 60_000, "starved: {:?}", self.live);
             while next < jobs.len() && due + jobs[next].gap <= self.step {
                 due = self.step;
-                self.arrive(SeqId(next as u64), &jobs[next], longest, &mut events);
+                self.arrive(next, &jobs[next], longest, &mut events);
                 next += 1;
             }
             self.resume(&mut events);
@@ -99,15 +142,39 @@ impl Toy {
         self
     }
 
-    fn arrive(&mut self, seq: SeqId, job: &Job, longest: usize, events: &mut Vec<Event>) {
+    fn arrive(&mut self, i: usize, job: &Job, longest: usize, events: &mut Vec<Event>) {
         let mut job = job.clone();
         job.prompt = job.prompt.min(longest - 1);
         job.output = job.output.min(longest - job.prompt);
-        let (prompt, all_logits) = (job.prompt, job.all_logits);
-        events.push(Event::Arrived(Arrival { seq, prompt, max_len: prompt + job.output, all_logits }));
-        let reported = vec![0; prompt];
-        let live = Live { job, generated: 0, computed: 0, reported, paused_until: None, first_step: None };
-        self.live.insert(seq, live);
+        let (first, all_logits) = (SeqId(self.next), job.all_logits);
+        for k in 0..=job.forks {
+            let seq = SeqId(self.next);
+            self.next += 1;
+            let mut chain = Chain::new(HashKey([1, 2]), 0, "");
+            let (tokens, mut names) = (prompt(i, &job), Vec::new());
+            chain.extend(&tokens, &mut names);
+            let fork_of = (k > 0 && !all_logits).then_some(first);
+            let max_len = job.prompt + job.output;
+            events.push(Event::Arrived(Arrival {
+                seq,
+                prompt: job.prompt,
+                max_len,
+                all_logits,
+                names,
+                fork_of,
+            }));
+            let live = Live {
+                job: job.clone(),
+                generated: 0,
+                computed: 0,
+                reported: vec![0; job.prompt],
+                paused_until: None,
+                first_step: None,
+                tokens,
+                chain,
+            };
+            self.live.insert(seq, live);
+        }
     }
 
     fn resume(&mut self, events: &mut Vec<Event>) {
@@ -126,6 +193,12 @@ impl Toy {
         self.planner.assert_sound();
         for seq in &plan.preempted {
             self.live.get_mut(seq).expect("a dead sequence was preempted").computed = 0;
+        }
+        for start in &plan.starts {
+            self.live.get_mut(&start.seq).expect("a dead sequence started").computed = start.shared;
+        }
+        for copy in &plan.copies {
+            self.slots[copy.to as usize] = self.slots[copy.from as usize];
         }
         self.check(&plan);
         // Now and then a step fails, and is tried again.
@@ -157,7 +230,12 @@ impl Toy {
             assert_eq!(span.start, live.computed, "{span:?} leaves a hole or repeats a row");
             let len = live.job.prompt + live.generated;
             assert!(span.start + span.len <= len, "{span:?} is past its end");
-            assert!(self.planner.blocks(span.seq).len() * 16 >= span.start + span.len);
+            let blocks = self.planner.blocks(span.seq);
+            assert!(blocks.len() * 16 >= span.start + span.len);
+            for at in 0..span.start {
+                let content = self.slots[blocks[at / 16] as usize][at % 16];
+                assert_eq!(content, live.content(at), "{span:?} reads what is not its own at {at}");
+            }
             let last = span.start + span.len == len;
             assert_eq!(last, span.logits == LogitRows::Last || last && span.logits == LogitRows::All);
         }
@@ -172,11 +250,24 @@ impl Toy {
             }
         }
         live.computed = span.start + span.len;
+        for at in span.start..live.computed {
+            let block = self.planner.blocks(span.seq)[at / 16];
+            self.slots[block as usize][at % 16] = live.content(at);
+        }
         if span.logits == LogitRows::All {
             live.reported[span.start..live.computed].iter_mut().for_each(|count| *count += 1);
         }
         let sampled = live.computed == live.job.prompt + live.generated;
-        live.generated += usize::from(sampled);
+        if sampled {
+            live.generated += 1;
+            // Whoever knows the same tokens generates the same one.
+            live.tokens.push(live.content(live.computed - 1) as u32 % 5);
+            if let (_, [.., block]) = live.tokens.as_rchunks::<16>()
+                && live.tokens.len().is_multiple_of(16)
+            {
+                events.push(Event::Filled(span.seq, live.chain.block(block)));
+            }
+        }
         let expected = u32::from(live.job.all_logits);
         if live.job.cancel.is_some_and(|at| live.generated >= at) {
             events.push(Event::Cancelled(span.seq));
@@ -200,16 +291,19 @@ proptest! {
     #[test]
     fn nobody_is_lost_doubled_or_starved(limits in limits(), jobs in proptest::collection::vec(job(), 1..40)) {
         let mut toy = Toy::new(limits).run(&jobs);
-        prop_assert_eq!(toy.finished + toy.cancelled, jobs.len());
+        prop_assert_eq!(toy.finished + toy.cancelled, toy.next as usize);
         let mut plan = Plan::default();
-        let late: Vec<_> = (0..jobs.len() as u64).map(|i| Event::Cancelled(SeqId(i))).collect();
+        let late: Vec<_> = (0..toy.next).map(|i| Event::Cancelled(SeqId(i))).collect();
         toy.planner.step(Duration::from_secs(9), late, &mut plan);
         prop_assert_eq!(toy.planner.live(), 0);
+        let counts = toy.planner.block_counts();
+        prop_assert_eq!(counts.free + counts.cached, limits.blocks);
+        toy.planner.shed(limits.blocks);
         prop_assert_eq!(toy.planner.block_counts().free, limits.blocks);
     }
 
     #[test]
-    fn first_come_first_served(limits in limits(), jobs in proptest::collection::vec(job(), 1..40)) {
+    fn first_come_first_served(limits in limits(), jobs in proptest::collection::vec(loner(), 1..40)) {
         let mut starts = Toy::new(limits).run(&jobs).starts;
         starts.sort_by_key(|&(seq, _)| seq);
         prop_assert!(starts.is_sorted_by_key(|&(_, step)| step), "{:?}", starts);
@@ -228,7 +322,8 @@ fn planner(max_seqs: usize, blocks: usize, budget: Duration) -> Planner {
 }
 
 fn arrived(seq: u64, prompt: usize, max_len: usize) -> Event {
-    Event::Arrived(Arrival { seq: SeqId(seq), prompt, max_len, all_logits: false })
+    let (names, fork_of) = Default::default();
+    Event::Arrived(Arrival { seq: SeqId(seq), prompt, max_len, all_logits: false, names, fork_of })
 }
 
 const DONE: Event = Event::StepDone { elapsed: Duration::from_millis(5) };

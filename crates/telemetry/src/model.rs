@@ -30,6 +30,8 @@ pub struct Step {
     pub sequences: usize,
     /// Prompt tokens it read.
     pub prompt_tokens: usize,
+    /// Prompt tokens it did not have to read, because another request had.
+    pub shared_tokens: usize,
     /// Tokens it generated.
     pub generated_tokens: usize,
 }
@@ -37,8 +39,10 @@ pub struct Step {
 /// Where a model's KV blocks are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KvBlocks {
-    /// Held by a sequence.
+    /// Held by one sequence.
     pub used: usize,
+    /// Held by several.
+    pub shared: usize,
     /// Held by none, their contents still findable.
     pub cached: usize,
     /// Empty.
@@ -52,6 +56,7 @@ pub struct ModelMetrics {
     queue_cursor: IntGauge,
     running: IntGauge,
     kv_used: IntGauge,
+    kv_shared: IntGauge,
     kv_cached: IntGauge,
     kv_free: IntGauge,
     pools: IntGaugeVec,
@@ -62,6 +67,8 @@ pub struct ModelMetrics {
     step: Histogram,
     batch_size: Histogram,
     prompt_tokens: IntCounter,
+    prefix_hit: IntCounter,
+    prefix_computed: IntCounter,
     generated_tokens: IntCounter,
     step_panics: IntCounter,
     admissions: IntCounterVec,
@@ -72,6 +79,8 @@ impl ModelMetrics {
     pub(crate) fn new(registry: &Registry, model: &str) -> Self {
         let new = Maker { registry, model };
         let kv = new.gauges("plimsoll_kv_blocks", "KV cache blocks, by state.", "state");
+        let prefix =
+            new.counters("plimsoll_prefix_tokens_total", "Prompt tokens found or computed.", "result");
         let admissions = new.counters("plimsoll_admission_total", "Decisions at the door.", "decision");
         Self {
             queue_depth: new.gauge("plimsoll_queue_depth", "Requests admitted and not yet running."),
@@ -79,6 +88,7 @@ impl ModelMetrics {
             queue_cursor: new.gauge("plimsoll_queue_cursor", "Requests ever taken from the request ring."),
             running: new.gauge("plimsoll_running", "Sequences being computed."),
             kv_used: kv.with_label_values(&["used"]),
+            kv_shared: kv.with_label_values(&["shared"]),
             kv_cached: kv.with_label_values(&["cached"]),
             kv_free: kv.with_label_values(&["free"]),
             pools: new.gauges("plimsoll_pool_outstanding", "Objects out of their pool.", "pool"),
@@ -89,6 +99,8 @@ impl ModelMetrics {
             step: new.histogram("plimsoll_step_seconds", "One step of the engine.", STEPS),
             batch_size: new.histogram("plimsoll_batch_size", "Sequences in a step.", BATCHES),
             prompt_tokens: new.counter("plimsoll_prompt_tokens_total", "Prompt tokens read."),
+            prefix_hit: prefix.with_label_values(&["hit"]),
+            prefix_computed: prefix.with_label_values(&["computed"]),
             generated_tokens: new.counter("plimsoll_generated_tokens_total", "Tokens generated."),
             step_panics: new
                 .counter("plimsoll_step_panics_total", "Steps that panicked; the lane was rebuilt."),
@@ -133,6 +145,8 @@ impl ModelMetrics {
         #[expect(clippy::cast_precision_loss, reason = "a batch is far below 2^52 sequences")]
         self.batch_size.observe(step.sequences as f64);
         self.prompt_tokens.inc_by(step.prompt_tokens as u64);
+        self.prefix_computed.inc_by(step.prompt_tokens as u64);
+        self.prefix_hit.inc_by(step.shared_tokens as u64);
         self.generated_tokens.inc_by(step.generated_tokens as u64);
     }
 
@@ -161,6 +175,7 @@ impl ModelMetrics {
     /// Where the KV blocks are.
     pub fn set_kv_blocks(&self, blocks: KvBlocks) {
         self.kv_used.set(gauge(blocks.used));
+        self.kv_shared.set(gauge(blocks.shared));
         self.kv_cached.set(gauge(blocks.cached));
         self.kv_free.set(gauge(blocks.free));
     }

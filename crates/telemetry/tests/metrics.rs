@@ -16,12 +16,18 @@ fn filled() -> Arc<Metrics> {
     model.first_token(Duration::from_millis(40));
     model.token_gap(Duration::from_millis(9));
     model.finished(Duration::from_millis(400));
-    model.step(Step { took: Duration::from_millis(8), sequences: 4, prompt_tokens: 30, generated_tokens: 3 });
+    model.step(Step {
+        took: Duration::from_millis(8),
+        sequences: 4,
+        prompt_tokens: 30,
+        shared_tokens: 20,
+        generated_tokens: 3,
+    });
     model.step_panicked();
     model.set_queue(2, 64);
     model.set_queue_cursor(7);
     model.set_running(4);
-    model.set_kv_blocks(KvBlocks { used: 10, cached: 5, free: 1 });
+    model.set_kv_blocks(KvBlocks { used: 10, shared: 2, cached: 5, free: 1 });
     model.set_pool_outstanding("requests", 6);
     metrics.model("other").set_running(1);
     metrics
@@ -46,6 +52,8 @@ fn every_name_is_there_with_its_labels() {
         r#"plimsoll_step_seconds_count{model="tiny"} 1"#,
         r#"plimsoll_batch_size_sum{model="tiny"} 4"#,
         r#"plimsoll_prompt_tokens_total{model="tiny"} 30"#,
+        r#"plimsoll_prefix_tokens_total{model="tiny",result="computed"} 30"#,
+        r#"plimsoll_prefix_tokens_total{model="tiny",result="hit"} 20"#,
         r#"plimsoll_generated_tokens_total{model="tiny"} 3"#,
         r#"plimsoll_step_panics_total{model="tiny"} 1"#,
         r#"plimsoll_queue_depth{model="tiny"} 2"#,
@@ -54,6 +62,7 @@ fn every_name_is_there_with_its_labels() {
         r#"plimsoll_running{model="tiny"} 4"#,
         r#"plimsoll_running{model="other"} 1"#,
         r#"plimsoll_kv_blocks{model="tiny",state="used"} 10"#,
+        r#"plimsoll_kv_blocks{model="tiny",state="shared"} 2"#,
         r#"plimsoll_kv_blocks{model="tiny",state="cached"} 5"#,
         r#"plimsoll_kv_blocks{model="tiny",state="free"} 1"#,
         r#"plimsoll_pool_outstanding{model="tiny",pool="requests"} 6"#,

@@ -45,6 +45,7 @@ pub fn read(body: &[u8], models: &[ModelCard], caller: Caller<'_>, limits: Limit
         model: card.id.clone(),
         request_id: caller.request_id.to_owned(),
         tenant: caller.tenant,
+        cache_salt: checked.cache_salt,
         prompt: Prompt::Chat {
             messages,
             extra,

@@ -34,11 +34,12 @@ pub fn read(body: &[u8], models: &[ModelCard], caller: Caller<'_>, limits: Limit
     let logprobs = fields.logprobs.map(|top| check_top_logprobs("logprobs", top)).transpose()?;
     let prompts = check_prompts(fields.prompt, card)?;
     check_choices(prompts.len(), checked.n, limits)?;
-    let Checked { n, stop, ignore_eos, sampling, stream, include_usage } = checked;
+    let Checked { n, stop, ignore_eos, cache_salt, sampling, stream, include_usage } = checked;
     let request = |prompt| GenerateRequest {
         model: card.id.clone(),
         request_id: caller.request_id.to_owned(),
         tenant: caller.tenant,
+        cache_salt: cache_salt.clone(),
         prompt,
         n,
         max_tokens,

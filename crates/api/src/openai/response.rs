@@ -34,15 +34,23 @@ pub struct UsageBody {
     prompt_tokens: u32,
     completion_tokens: u32,
     total_tokens: u32,
+    prompt_tokens_details: PromptTokensDetails,
+}
+
+/// `prompt_tokens_details`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct PromptTokensDetails {
+    cached_tokens: u32,
 }
 
 impl From<Usage> for UsageBody {
     fn from(usage: Usage) -> Self {
-        let Usage { prompt_tokens, completion_tokens } = usage;
+        let Usage { prompt_tokens, cached_tokens, completion_tokens } = usage;
         Self {
             prompt_tokens,
             completion_tokens,
             total_tokens: prompt_tokens.saturating_add(completion_tokens),
+            prompt_tokens_details: PromptTokensDetails { cached_tokens },
         }
     }
 }

@@ -79,6 +79,7 @@ impl Happenings {
             }
             Some((_, Event::Done(usage))) => {
                 self.usage.prompt_tokens = self.usage.prompt_tokens.saturating_add(usage.prompt_tokens);
+                self.usage.cached_tokens = self.usage.cached_tokens.saturating_add(usage.cached_tokens);
                 self.usage.completion_tokens =
                     self.usage.completion_tokens.saturating_add(usage.completion_tokens);
                 self.unfinished = self.unfinished.saturating_sub(1);

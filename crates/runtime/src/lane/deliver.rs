@@ -79,7 +79,9 @@ impl Delivery<'_> {
         let (token, scored) = sample(request, choice, logits, self.scratch);
         self.clock(i, choice);
         let request = self.roster.get_mut(i);
-        request.sequences[choice].tokens.push(token);
+        let filled = request.sequences[choice].push(token);
+        self.roster.events.extend(filled.map(|name| Event::Filled(seq, name)));
+        let request = self.roster.get_mut(i);
         if self.ends.contains(&token) && !request.ignore_end {
             self.finish(seq, (i, choice), Finish::Stop, true);
             return 1;

@@ -2,7 +2,7 @@
 
 use crate::request::{Item, Request};
 use plimsoll_api::error::Error;
-use plimsoll_sched::{Arrival, Event, SeqId};
+use plimsoll_sched::{Arrival, Event, SeqId, Start};
 
 /// The requests of a lane, in the order of arrival; and what happened to them, for the planner.
 #[derive(Default)]
@@ -39,13 +39,28 @@ impl Roster {
         request.first = SeqId(self.next);
         self.next += request.sequences.len() as u64;
         let all_logits = request.prompt_logprobs;
-        let arrivals = request.sequences.iter().enumerate().map(|(i, sequence)| {
-            let seq = SeqId(request.first.0 + i as u64);
+        let first = request.first;
+        let arrivals = request.sequences.iter_mut().enumerate().map(|(i, sequence)| {
+            let seq = SeqId(first.0 + i as u64);
             let (prompt, max_len) = (sequence.prompt, sequence.max_len);
-            Event::Arrived(Arrival { seq, prompt, max_len, all_logits })
+            let names = std::mem::take(&mut sequence.names);
+            let fork_of = (i > 0).then_some(first);
+            Event::Arrived(Arrival { seq, prompt, max_len, all_logits, names, fork_of })
         });
         self.events.extend(arrivals);
         self.requests.push(request);
+    }
+
+    /// Notes what a sequence that joined the batch found in the cache, for the usage its reader is told. Returns how
+    /// many tokens of its prompt that is.
+    pub(super) fn start(&mut self, start: &Start) -> usize {
+        let Some((i, choice)) = self.find(start.seq) else { return 0 };
+        let request = &mut self.requests[i];
+        let tokens = start.shared.min(request.sequences[choice].prompt);
+        if choice == 0 && !request.has_started {
+            request.control.set_cached_tokens(tokens);
+        }
+        tokens
     }
 
     /// Looks for readers that left, have enough, or made room. Calls `satisfied` for each request that is over because

@@ -6,6 +6,7 @@ use super::roster::Roster;
 use super::{LaneParts, Phase, Shared, warm_up};
 use crate::turnstile::Turnstile;
 use plimsoll_api::error::{Error, Reason};
+use plimsoll_kv::Counts;
 use plimsoll_model::engine::{Engine, Logits, Span, StepError};
 use plimsoll_sched::{CostModel, Event, Limits, LogitRows, Plan, PlannedSpan, Planner};
 use plimsoll_telemetry::{KvBlocks, Step};
@@ -45,6 +46,7 @@ pub(super) fn run(parts: LaneParts, limits: Limits, shared: &Shared, ready: &Syn
         plan: Plan::default(),
         spans: Vec::new(),
         scratch: Vec::new(),
+        shared_tokens: 0,
         begun: Instant::now(),
         max_seqs: limits.max_seqs,
     };
@@ -87,6 +89,8 @@ struct Worker<'a> {
     /// Empty between steps: its memory is kept.
     spans: Vec<Span<'static>>,
     scratch: Vec<f32>,
+    /// Prompt tokens that the sequences that joined with this plan need not compute.
+    shared_tokens: usize,
     begun: Instant,
     max_seqs: usize,
 }
@@ -98,6 +102,7 @@ impl Worker<'_> {
             self.take_in();
             let now = self.begun.elapsed();
             self.planner.step(now, self.roster.events.drain(..), &mut self.plan);
+            self.shared_tokens = self.plan.starts.iter().map(|start| self.roster.start(start)).sum();
             self.publish();
             if self.plan.spans.is_empty() {
                 self.shared.bell.sleep(&sleeper, || !self.shared.mailbox.is_empty());
@@ -154,6 +159,9 @@ impl Worker<'_> {
     }
 
     fn compute(&mut self) -> Result<(), StepError> {
+        for copy in &self.plan.copies {
+            self.engine.copy_block(copy.from, copy.to);
+        }
         let mut spans: Vec<Span<'_>> = std::mem::take(&mut self.spans);
         spans.extend(self.plan.spans.iter().filter_map(|planned| {
             let (i, choice) = self.roster.find(planned.seq)?;
@@ -196,7 +204,8 @@ impl Worker<'_> {
         self.engine.recover();
         let error =
             Error::new(Reason::Engine, "the engine failed while it computed this request; others go on");
-        self.roster.fail(self.plan.spans.iter().map(|span| span.seq), &error);
+        let copied = self.plan.copies.iter().map(|copy| copy.seq);
+        self.roster.fail(self.plan.spans.iter().map(|span| span.seq).chain(copied), &error);
         self.roster.events.insert(0, Event::StepFailed);
     }
 
@@ -208,7 +217,8 @@ impl Worker<'_> {
             span.len.min(prompt.saturating_sub(span.start))
         };
         let prompt_tokens = self.plan.spans.iter().map(of_prompt).sum();
-        self.shared.metrics.step(Step { took, sequences, prompt_tokens, generated_tokens });
+        let shared_tokens = self.shared_tokens;
+        self.shared.metrics.step(Step { took, sequences, prompt_tokens, shared_tokens, generated_tokens });
     }
 
     fn publish(&self) {
@@ -217,8 +227,8 @@ impl Worker<'_> {
         metrics.set_queue(shared.snapshot.waiting() + shared.mailbox.len(), limit);
         metrics.set_queue_cursor(shared.mailbox.popped());
         metrics.set_running(shared.snapshot.running());
-        let counts = self.planner.block_counts();
-        metrics.set_kv_blocks(KvBlocks { used: counts.owned + counts.shared, cached: 0, free: counts.free });
+        let Counts { free, cached, owned, shared } = self.planner.block_counts();
+        metrics.set_kv_blocks(KvBlocks { used: owned, shared, cached, free });
     }
 }
 

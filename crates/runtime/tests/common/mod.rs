@@ -89,7 +89,10 @@ impl Bench {
         assert_eq!(drained.dropped, 0);
         assert_eq!(self.gauge("plimsoll_queue_depth"), 0.0);
         assert_eq!(self.gauge("plimsoll_running"), 0.0);
-        assert_eq!(self.gauge("plimsoll_kv_blocks{model=\"scripted\",state=\"used\"}"), 0.0);
+        for state in ["used", "shared"] {
+            let gauge = format!("plimsoll_kv_blocks{{model=\"scripted\",state=\"{state}\"}}");
+            assert_eq!(self.gauge(&gauge), 0.0, "{state}");
+        }
         let count =
             |counter: &std::sync::atomic::AtomicUsize| counter.load(std::sync::atomic::Ordering::SeqCst);
         assert_eq!(count(&self.observed.violations), 0, "stale or mixed-up KV");
@@ -120,6 +123,7 @@ pub fn request(prompt: &str, max_tokens: u32) -> GenerateRequest {
         model: MODEL.into(),
         request_id: String::new(),
         tenant: 0,
+        cache_salt: String::new(),
         prompt: Prompt::Text(prompt.into()),
         n: 1,
         max_tokens: Some(max_tokens),

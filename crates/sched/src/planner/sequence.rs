@@ -1,7 +1,7 @@
 //! One sequence as the planner sees it.
 
 use crate::plan::{Arrival, LogitRows, PlannedSpan, SeqId};
-use plimsoll_kv::blocks_for;
+use plimsoll_kv::{BLOCK_TOKENS, BlockHash, PrefixCache, blocks_for};
 
 /// Where a sequence stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,10 +31,15 @@ pub(super) struct Sequence {
     pub(super) last_step: u64,
     pub(super) prompt: usize,
     pub(super) max_len: usize,
+    /// The names of its first full blocks, as far as they are known.
+    pub(super) names: Vec<BlockHash>,
+    /// Blocks, from position 0 on, that others find by name.
+    pub(super) published: usize,
+    pub(super) fork_of: Option<SeqId>,
 }
 
 impl Sequence {
-    pub(super) fn new(arrival: &Arrival, blocks: Vec<u32>) -> Self {
+    pub(super) fn new(arrival: Arrival, blocks: Vec<u32>) -> Self {
         debug_assert!(blocks.is_empty());
         Self {
             id: arrival.seq,
@@ -46,6 +51,9 @@ impl Sequence {
             last_step: 0,
             prompt: arrival.prompt,
             max_len: arrival.max_len,
+            names: arrival.names,
+            published: 0,
+            fork_of: arrival.fork_of.filter(|_| !arrival.all_logits),
         }
     }
 
@@ -71,6 +79,22 @@ impl Sequence {
     /// Blocks it lacks for all tokens it knows.
     pub(super) fn missing_blocks(&self) -> usize {
         blocks_for(self.len).saturating_sub(self.blocks.len())
+    }
+
+    /// The names of the blocks it may take from others: the last token it knows is to be computed, since its logits are
+    /// wanted, and so are all whose logits were not reported.
+    pub(super) fn shareable(&self) -> &[BlockHash] {
+        let tokens = if self.reported < self.prompt { self.reported } else { self.len - 1 };
+        &self.names[..self.names.len().min(tokens / BLOCK_TOKENS)]
+    }
+
+    /// Puts the blocks that are full now into the index, and goes on with those that were there before.
+    pub(super) fn publish(&mut self, kv: &mut PrefixCache) {
+        let full = self.names.len().min(self.computed / BLOCK_TOKENS);
+        for k in self.published..full {
+            self.blocks[k] = kv.publish(self.blocks[k], self.names[k]);
+        }
+        self.published = self.published.max(full);
     }
 
     /// The next chunk of at most `rows` tokens, at most `logits` of which may ask for logits; `None` when that is none.

@@ -73,7 +73,7 @@ impl Script {
             }
         }
         let completion_tokens = request.n * u32::try_from(pieces.len()).unwrap_or(u32::MAX);
-        acts.push(Act::Emit(Event::Done(Usage { prompt_tokens: 5, completion_tokens })));
+        acts.push(Act::Emit(Event::Done(Usage { prompt_tokens: 5, cached_tokens: 0, completion_tokens })));
         Self::new(acts)
     }
 

@@ -1,0 +1,187 @@
+//! Who is in the batch, and who has which blocks.
+
+use super::Planner;
+use super::sequence::{Place, Sequence};
+use crate::plan::{BlockCopy, Plan, Start};
+use plimsoll_kv::BLOCK_TOKENS;
+
+/// Blocks.
+impl Planner {
+    /// Lets go of all blocks of sequence `i`.
+    pub(super) fn strip(&mut self, i: usize) {
+        let sequence = &mut self.sequences[i];
+        (sequence.computed, sequence.published) = (0, 0);
+        self.kv.release_all(&mut sequence.blocks);
+    }
+
+    fn preempt(&mut self, i: usize, plan: &mut Plan) {
+        self.strip(i);
+        let sequence = &mut self.sequences[i];
+        if sequence.is(Place::Active) {
+            sequence.place = Place::Waiting;
+        }
+        plan.preempted.push(sequence.id);
+    }
+
+    /// Whose blocks go next: the youngest paused sequence's, else the youngest waiting one's. Nobody in the batch.
+    fn idle_holder(&self, except: usize) -> Option<usize> {
+        let youngest = |place| {
+            self.sequences
+                .iter()
+                .enumerate()
+                .rposition(|(i, s)| i != except && s.is(place) && !s.blocks.is_empty())
+        };
+        youngest(Place::Paused).or_else(|| youngest(Place::Waiting))
+    }
+
+    /// Gives every decode of the batch the block its next token needs, the oldest first, at the cost of idle holders
+    /// and then of the youngest in the batch.
+    pub(super) fn reserve_decodes(&mut self, plan: &mut Plan) {
+        for i in 0..self.sequences.len() {
+            while self.sequences[i].is(Place::Active) && self.sequences[i].missing_blocks() > 0 {
+                match self.kv.allocate() {
+                    Some(block) => self.sequences[i].blocks.push(block),
+                    None => self.preempt(self.victim(i), plan),
+                }
+            }
+        }
+    }
+
+    /// Whose blocks sequence `i` of the batch may have: at the worst its own, when it is the youngest.
+    fn victim(&self, i: usize) -> usize {
+        let youngest = || self.sequences.iter().rposition(|s| s.is(Place::Active));
+        self.idle_holder(i).or_else(youngest).unwrap_or(i)
+    }
+
+    /// Blocks that waiting sequence `i` may have from those outside the batch: all their holders are.
+    fn reclaimable(&mut self, i: usize) -> usize {
+        let idle = |(j, s): &(usize, &Sequence)| *j != i && !s.is(Place::Active);
+        let held = || self.sequences.iter().enumerate().filter(idle).flat_map(|(_, s)| &s.blocks);
+        let mut count = 0;
+        for &block in held() {
+            self.seen[block as usize] += 1;
+            count += usize::from(self.seen[block as usize] == self.kv.holders(block));
+        }
+        for &block in held() {
+            self.seen[block as usize] = 0;
+        }
+        count
+    }
+}
+
+/// Places.
+impl Planner {
+    /// Takes waiting sequences into the batch, in order, while there are places, and blocks for all they know. Who waits
+    /// for a block that another one computes keeps a place.
+    pub(super) fn admit(&mut self, plan: &mut Plan) {
+        let mut taken = self.count(Place::Active);
+        for i in 0..self.sequences.len() {
+            if taken == self.limits.max_seqs {
+                break;
+            }
+            if !self.sequences[i].is(Place::Waiting) {
+                continue;
+            }
+            if !self.awaits(i) && !self.join(i, taken, plan) {
+                break;
+            }
+            taken += 1;
+        }
+    }
+
+    /// Whether the next block sequence `i` lacks is being computed by one of the batch. That one goes on, or leaves the
+    /// batch: the wait ends.
+    fn awaits(&self, i: usize) -> bool {
+        let sequence = &self.sequences[i];
+        if !sequence.blocks.is_empty() {
+            return false;
+        }
+        if let Some(origin) = self.origin(i) {
+            return origin.computed < origin.prompt;
+        }
+        let (names, found) = (sequence.shareable(), self.found(i));
+        let Some(name) = names.get(found) else { return false };
+        let computes = |other: &Sequence| {
+            other.is(Place::Active)
+                && other.names.get(found) == Some(name)
+                && other.computed < (found + 1) * BLOCK_TOKENS
+        };
+        self.sequences.iter().any(computes)
+    }
+
+    /// How many blocks of sequence `i` are there by name. A block is there only if the one before it is.
+    fn found(&self, i: usize) -> usize {
+        self.sequences[i].shareable().partition_point(|&name| self.kv.has(name))
+    }
+
+    /// The sequence that `i` takes its prompt's blocks over from, while that is in the batch.
+    fn origin(&self, i: usize) -> Option<&Sequence> {
+        let origin = self.find(self.sequences[i].fork_of?)?;
+        Some(&self.sequences[origin]).filter(|origin| origin.is(Place::Active))
+    }
+
+    /// Takes sequence `i` into the batch if there are blocks for all it knows. A block for each of the `taken` places
+    /// must stay free, or the newcomer would soon be thrown out again.
+    fn join(&mut self, i: usize, taken: usize, plan: &mut Plan) -> bool {
+        let is_new = self.sequences[i].blocks.is_empty();
+        let copied = if is_new { self.share(i) } else { None };
+        let headroom = if taken == 0 { 0 } else { taken + 1 };
+        let missing = self.sequences[i].missing_blocks();
+        let fits = missing + headroom <= self.kv.available()
+            || missing + headroom <= self.kv.available() + self.reclaimable(i);
+        if !fits {
+            if is_new {
+                self.strip(i);
+            }
+            return false;
+        }
+        while self.kv.available() < missing {
+            let Some(holder) = self.idle_holder(i) else { break };
+            self.preempt(holder, plan);
+        }
+        let sequence = &mut self.sequences[i];
+        let own = sequence.blocks.len();
+        let granted = self.kv.allocate_into(missing, &mut sequence.blocks);
+        debug_assert!(granted, "blocks were counted and are not there");
+        sequence.place = Place::Active;
+        plan.copies.extend(copied.map(|from| BlockCopy { seq: sequence.id, from, to: sequence.blocks[own] }));
+        if is_new {
+            plan.starts.push(Start { seq: sequence.id, shared: sequence.computed });
+        }
+        true
+    }
+
+    /// Gives sequence `i`, which has no blocks, those that others have computed. Returns the block it is to copy, when
+    /// there is one that it will write to.
+    fn share(&mut self, i: usize) -> Option<u32> {
+        if let Some(origin) = self.origin(i) {
+            let prompt = origin.prompt;
+            // Unless it was here before, and the index has more of it.
+            if self.found(i) * BLOCK_TOKENS < prompt - 1 {
+                return self.fork(i, self.find(origin.id)?);
+            }
+        }
+        let mut blocks = std::mem::take(&mut self.sequences[i].blocks);
+        self.kv.take_longest(self.sequences[i].shareable(), &mut blocks);
+        let sequence = &mut self.sequences[i];
+        sequence.published = blocks.len();
+        sequence.computed = blocks.len() * BLOCK_TOKENS;
+        sequence.blocks = blocks;
+        None
+    }
+
+    /// Gives sequence `i` all that `origin` has of their prompt, but for its last token: its logits are wanted.
+    fn fork(&mut self, i: usize, origin: usize) -> Option<u32> {
+        let prompt = self.sequences[origin].prompt;
+        let (whole, rest) = ((prompt - 1) / BLOCK_TOKENS, (prompt - 1) % BLOCK_TOKENS);
+        for k in 0..whole {
+            let block = self.sequences[origin].blocks[k];
+            self.kv.retain(block);
+            self.sequences[i].blocks.push(block);
+        }
+        let sequence = &mut self.sequences[i];
+        sequence.published = whole.min(sequence.names.len());
+        sequence.computed = prompt - 1;
+        (rest > 0).then(|| self.sequences[origin].blocks[whole])
+    }
+}
