@@ -59,10 +59,11 @@ impl Idle {
             Some(index) => index,
             None => self.take_elsewhere()?,
         };
-        self.raise_high_water();
+        self.raise_high_water(thread);
         Some(index)
     }
 
+    #[inline(never)]
     fn take_elsewhere(&self) -> Option<u32> {
         loop {
             let found = self.depot.take(&self.next).or_else(|| self.cold.take(&self.next));
@@ -138,14 +139,35 @@ impl Idle {
     /// Raises the high-water mark if it was passed by the take that just ended.
     ///
     /// Objects outside of depot and cold stack are at least as many as are handed out, and are known from two words that
-    /// change rarely. Only when they are more than the mark does it pay to count those in the magazines. Of threads that
-    /// take at the same moment the last one sees the takes of all others: all of this is sequentially consistent.
+    /// change rarely. Only when they are more than the mark does it pay to look at the magazines. Of threads that take at
+    /// the same moment the last one sees the takes of all others: all of this is sequentially consistent.
     #[inline]
-    fn raise_high_water(&self) {
+    fn raise_high_water(&self, thread: usize) {
         let outside = self.capacity().saturating_sub(self.depot.len() + self.cold.len());
-        if outside > self.high_water.load(Relaxed) {
+        let surplus = outside.saturating_sub(self.high_water.load(Relaxed));
+        if surplus > 0 {
+            self.count_high_water(thread, surplus);
+        }
+    }
+
+    #[inline(never)]
+    fn count_high_water(&self, thread: usize, surplus: usize) {
+        if !self.have_idle(surplus, thread) {
             self.high_water.fetch_max(self.outstanding(), SeqCst);
         }
+    }
+
+    /// Whether `count` idle objects were in magazines at some moment during this call. Looks only at as many as it takes,
+    /// the caller's first. May say no if some of them changed.
+    fn have_idle(&self, count: usize, thread: usize) -> bool {
+        let mut sum = Look::default();
+        for far in 0..self.magazines.len() {
+            sum = sum + self.magazine(thread + far).look();
+            if sum.len >= count {
+                return sum == (0..=far).map(|far| self.magazine(thread + far).look()).sum();
+            }
+        }
+        false
     }
 
     /// Objects handed out. Exact if there is a moment at which nobody takes or gives back, otherwise operations that are
@@ -164,11 +186,8 @@ impl Idle {
         (look == self.look()).then_some(look.len)
     }
 
-    /// The sums of the looks at all stacks.
     fn look(&self) -> Look {
-        self.stacks()
-            .map(Stack::look)
-            .fold(Look::default(), |sum, one| Look { len: sum.len + one.len, puts: sum.puts + one.puts })
+        self.stacks().map(Stack::look).sum()
     }
 
     pub(super) fn high_water(&self) -> usize {

@@ -44,7 +44,11 @@ struct Shared<T> {
 
 /// An object on cache lines of its own. Whoever took its number out of `idle` may touch it, alone.
 #[repr(align(64))]
-struct Place<T>(UnsafeCell<T>);
+struct Place<T> {
+    object: UnsafeCell<T>,
+    /// Its number, so that a guard is two pointers and travels in registers.
+    index: u32,
+}
 
 // SAFETY: an object is touched by one thread at a time (see `Place`), so it only has to bear being sent.
 unsafe impl<T: Send> Send for Shared<T> {}
@@ -94,7 +98,8 @@ impl<T: Reset> Pool<T> {
 
     fn build(capacity: usize, mut make: impl FnMut() -> T, is_checked: bool) -> Self {
         let idle = Idle::new(capacity);
-        let objects = (0..capacity).map(|_| Place(UnsafeCell::new(make()))).collect();
+        let objects =
+            (0..capacity as u32).map(|index| Place { object: UnsafeCell::new(make()), index }).collect();
         let shared = Arc::new(Shared { idle, objects, is_checked });
         for _ in 0..capacity {
             // The count of one object: given up by `Shared::close` or `Pooled::drop`.
@@ -115,20 +120,17 @@ impl<T: Reset> Pool<T> {
         let index = self.shared.idle.take(thread)?;
         let guard = self.guard(index);
         if self.shared.is_checked {
-            assert!(
-                guard.is_clean(),
-                "an object of the pool is not as good as new: its `reset` forgets something"
-            );
+            check_clean(&guard);
         }
         Some(guard)
     }
 
     #[inline]
     fn guard(&self, index: u32) -> Pooled<T> {
-        let object = NonNull::from(&self.shared.objects[index as usize].0);
+        let place = NonNull::from(&self.shared.objects[index as usize]);
         // SAFETY: an `Arc` points to something. (A pointer made from a reference could not give the count up.)
         let shared = unsafe { NonNull::new_unchecked(Arc::as_ptr(&self.shared).cast_mut()) };
-        Pooled { object, shared, index }
+        Pooled { place, shared }
     }
 
     /// Lets all idle objects give memory back ([`Reset::shrink`]). They are handed out again only when no other is idle.
@@ -153,7 +155,7 @@ impl<T: Reset> Pool<T> {
 
     fn work<R>(&self, index: u32, work: impl FnOnce(&mut T), put: impl FnOnce(&Idle, u32) -> R) {
         // SAFETY: the index was just taken out of `idle`, and no guard has it.
-        work(unsafe { &mut *self.shared.objects[index as usize].0.get() });
+        work(unsafe { &mut *self.shared.objects[index as usize].object.get() });
         put(&self.shared.idle, index);
     }
 
@@ -182,6 +184,11 @@ impl<T: Reset> std::fmt::Debug for Pool<T> {
     }
 }
 
+#[inline(never)]
+fn check_clean<T: Reset>(object: &Pooled<T>) {
+    assert!(object.is_clean(), "an object of the pool is not as good as new: its `reset` forgets something");
+}
+
 /// Shared by the handles: closes the pool when the last one goes.
 struct Closer<T> {
     shared: Arc<Shared<T>>,
@@ -198,10 +205,9 @@ impl<T> Drop for Closer<T> {
 
 /// An object of a [`Pool`], given back when dropped, on whichever thread. It keeps the pool's memory alive.
 pub struct Pooled<T: Reset> {
-    object: NonNull<UnsafeCell<T>>,
-    /// Alive: the guard has its object's strong count.
+    place: NonNull<Place<T>>,
+    /// Alive, and so is `place`: the guard has its object's strong count.
     shared: NonNull<Shared<T>>,
-    index: u32,
 }
 
 // SAFETY: it is the one way to the object, so sending it sends the object.
@@ -215,7 +221,7 @@ impl<T: Reset> Deref for Pooled<T> {
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: the block is alive, and the object's number is this guard's alone.
-        unsafe { &*self.object.as_ref().get() }
+        unsafe { &*self.place.as_ref().object.get() }
     }
 }
 
@@ -223,7 +229,7 @@ impl<T: Reset> DerefMut for Pooled<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`, and the guard is borrowed for writing.
-        unsafe { &mut *self.object.as_ref().get() }
+        unsafe { &mut *self.place.as_ref().object.get() }
     }
 }
 
@@ -231,9 +237,9 @@ impl<T: Reset> Pooled<T> {
     #[inline]
     fn give_back_as(&mut self, thread: usize) {
         // SAFETY: the guard has a count of the block until the number is put back.
-        let (is_checked, idle) = unsafe {
+        let (is_checked, idle, index) = unsafe {
             let shared = self.shared.as_ref();
-            (shared.is_checked, NonNull::from(&shared.idle))
+            (shared.is_checked, NonNull::from(&shared.idle), self.place.as_ref().index)
         };
         if is_checked {
             self.poison();
@@ -241,7 +247,7 @@ impl<T: Reset> Pooled<T> {
         let release = Release(self.shared);
         self.reset();
         // SAFETY: as above.
-        if unsafe { Idle::give_back(idle, thread, self.index) }.is_ok() {
+        if unsafe { Idle::give_back(idle, thread, index) }.is_ok() {
             // The object's count went back with its number.
             std::mem::forget(release);
         }

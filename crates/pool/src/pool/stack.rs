@@ -44,13 +44,27 @@ pub(super) enum Not {
     Closed,
 }
 
-/// What a stack looked like at one moment.
+/// What a stack looked like at one moment; or the sums over several stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Look {
     /// Objects inside.
     pub(super) len: usize,
     /// How often something was ever put in, modulo 2^31. Together with `len` it says how often something was taken.
     pub(super) puts: u64,
+}
+
+impl std::ops::Add for Look {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { len: self.len + other.len, puts: self.puts + other.puts }
+    }
+}
+
+impl std::iter::Sum for Look {
+    fn sum<I: Iterator<Item = Self>>(looks: I) -> Self {
+        looks.fold(Self::default(), std::ops::Add::add)
+    }
 }
 
 impl Stack {
