@@ -83,6 +83,16 @@ impl<T: Number> AlignedBuf<T> {
         Ok(Self { start: start.cast(), len, block: Some(Block { address, layout }) })
     }
 
+    /// Where the numbers begin. Whoever reaches them through this must not use the buffer meanwhile.
+    pub(crate) fn start(&mut self) -> NonNull<T> {
+        self.start
+    }
+
+    /// How many there are, without touching them.
+    pub(crate) fn count(&self) -> usize {
+        self.len
+    }
+
     fn empty() -> Self {
         #[repr(align(64))]
         struct Line;
