@@ -87,34 +87,29 @@ pub struct Matrix {
     inputs: usize,
     packed: Packed,
     pub(crate) weights: AlignedBuf<u8>,
-    /// f16 scales of Q8.
-    pub(crate) scales: AlignedBuf<u16>,
+    /// f16 scales of Q8, two bytes each.
+    scales: AlignedBuf<u8>,
 }
 
 impl Matrix {
-    /// A matrix of zeros to fill with [`Matrix::set_row`].
+    /// Bytes that a matrix takes of an arena, padding included.
+    pub const fn arena_bytes(outputs: usize, inputs: usize, packed: Packed) -> usize {
+        let (weights, scales) = sizes(outputs, inputs, packed);
+        weights.next_multiple_of(64) + scales.next_multiple_of(64)
+    }
+
+    /// A matrix of zeros to fill with [`Matrix::set_row`], in memory carved from `arena`: the matrices of a model lie in
+    /// one allocation, on huge pages, or a pass over them would miss the TLB at every page.
     ///
     /// # Panics
-    /// When a quantized matrix has inputs that are no multiple of [`BLOCK`].
-    pub fn new(outputs: usize, inputs: usize, packed: Packed) -> Self {
+    /// When a quantized matrix has inputs that are no multiple of [`BLOCK`], or the arena is too small.
+    pub fn new(outputs: usize, inputs: usize, packed: Packed, arena: &mut AlignedBuf<u8>) -> Self {
         assert!(
             !packed.is_quantized() || inputs.is_multiple_of(BLOCK),
             "{inputs} inputs in blocks of {BLOCK}"
         );
-        let (panels, blocks) = (outputs.div_ceil(LANES), inputs / BLOCK);
-        let (bytes, scales) = match packed {
-            Packed::F32 => (panels * LANES * inputs * 4, 0),
-            Packed::F16 | Packed::BF16 => (panels * LANES * inputs * 2, 0),
-            Packed::Q8 => (panels * blocks * Q8_BLOCK_BYTES, panels * blocks * LANES),
-            Packed::Q4 => (panels * blocks * Q4_BLOCK_BYTES, 0),
-        };
-        Self {
-            outputs,
-            inputs,
-            packed,
-            weights: AlignedBuf::zeroed(bytes),
-            scales: AlignedBuf::zeroed(scales),
-        }
+        let (weights, scales) = sizes(outputs, inputs, packed);
+        Self { outputs, inputs, packed, weights: arena.carve(weights), scales: arena.carve(scales) }
     }
 
     /// Outputs: the length of a row of the product.
@@ -134,7 +129,12 @@ impl Matrix {
 
     /// Bytes it takes.
     pub fn bytes(&self) -> usize {
-        self.weights.len() + 2 * self.scales.len()
+        self.weights.len() + self.scales.len()
+    }
+
+    /// The f16 scales of Q8, 16 per panel and block.
+    pub(crate) fn scales(&self) -> *const u16 {
+        self.scales.as_ptr().cast()
     }
 
     pub(crate) fn panels(&self) -> usize {
@@ -184,7 +184,8 @@ impl Matrix {
         let (panel, column) = (output / LANES, output % LANES);
         let first = panel * self.blocks();
         for (b, block) in row.chunks_exact(34).enumerate() {
-            self.scales[(first + b) * LANES + column] = u16::from_le_bytes([block[0], block[1]]);
+            let scale = u16::from_le_bytes([block[0], block[1]]);
+            self.scales[2 * ((first + b) * LANES + column)..][..2].copy_from_slice(&scale.to_ne_bytes());
             let to = &mut self.weights[(first + b) * Q8_BLOCK_BYTES..][..Q8_BLOCK_BYTES];
             for (i, &q) in block[2..].iter().enumerate() {
                 to[i / 4 * 64 + column * 4 + i % 4] = q.wrapping_add(128);
@@ -241,7 +242,8 @@ impl Matrix {
     fn row_q8(&self, panel: usize, column: usize, row: &mut [f32]) {
         for (b, out) in row.chunks_exact_mut(BLOCK).enumerate() {
             let at = panel * self.blocks() + b;
-            let scale = f16::from_bits(self.scales[at * LANES + column]).to_f32();
+            let scale = &self.scales[2 * (at * LANES + column)..];
+            let scale = f16::from_ne_bytes([scale[0], scale[1]]).to_f32();
             let block = &self.weights[at * Q8_BLOCK_BYTES..][..Q8_BLOCK_BYTES];
             for (i, x) in out.iter_mut().enumerate() {
                 *x = scale * (f32::from(block[i / 4 * 64 + column * 4 + i % 4]) - 128.0);
@@ -260,6 +262,17 @@ impl Matrix {
                 *x = scale * f32::from(nibble) + minimum;
             }
         }
+    }
+}
+
+/// Bytes of weights and of scales.
+const fn sizes(outputs: usize, inputs: usize, packed: Packed) -> (usize, usize) {
+    let (panels, blocks) = (outputs.div_ceil(LANES), inputs / BLOCK);
+    match packed {
+        Packed::F32 => (panels * LANES * inputs * 4, 0),
+        Packed::F16 | Packed::BF16 => (panels * LANES * inputs * 2, 0),
+        Packed::Q8 => (panels * blocks * Q8_BLOCK_BYTES, panels * blocks * LANES * 2),
+        Packed::Q4 => (panels * blocks * Q4_BLOCK_BYTES, 0),
     }
 }
 

@@ -185,7 +185,7 @@ unsafe fn unit<S: Simd>(
             }
             Packed::Q8 => {
                 let at = first * blocks;
-                let scales = weights.scales.as_ptr().add(at * LANES);
+                let scales = weights.scales().add(at * LANES);
                 let bytes = Bytes { weights: start.add(at * Q8_BLOCK_BYTES), scales, blocks };
                 tiles(s, x, (bytes, panels), target);
             }

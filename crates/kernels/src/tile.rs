@@ -16,6 +16,9 @@ pub(crate) const MAX_PANELS: usize = 2;
 /// Columns of the widest tile.
 pub(crate) const MAX_COLUMNS: usize = MAX_PANELS * LANES;
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// f32 of a tile's product.
 pub(crate) const TILE: usize = MAX_ROWS * MAX_COLUMNS;
 
@@ -118,6 +121,19 @@ pub(crate) struct Nibbles {
     pub(crate) stride: usize,
 }
 
+impl Nibbles {
+    /// Asks for the same block of the panels after these: panels are too short for the hardware to see them coming.
+    #[inline(always)]
+    fn prefetch<S: Simd, const P: usize>(self, s: S, block: usize) {
+        for p in P..2 * P {
+            let at = self.weights.wrapping_add(p * self.stride + block * Q4_BLOCK_BYTES);
+            for line in 0..Q4_BLOCK_BYTES / LINE {
+                s.prefetch(at.wrapping_add(line * LINE));
+            }
+        }
+    }
+}
+
 impl Quantized for Nibbles {
     const MINIMUM: bool = true;
 
@@ -143,6 +159,7 @@ impl Quantized for Nibbles {
         a: [*const i8; R],
         sums: &mut [[S::I; P]; R],
     ) {
+        self.prefetch::<S, P>(s, block);
         for group in 0..4 {
             // SAFETY: four groups of 64 aligned bytes follow the scales; a block of activations has 32 bytes.
             unsafe {
@@ -201,6 +218,9 @@ impl Spread {
         for p in 0..panels {
             for block in 0..blocks {
                 let at = p * blocks + block;
+                if p == 0 {
+                    from.prefetch::<S, MAX_PANELS>(s, block);
+                }
                 // SAFETY: the source by the caller's word; the target has room for the panels, and each group starts
                 // at a multiple of 64 bytes.
                 unsafe {
@@ -301,9 +321,11 @@ impl Quantized for Bytes {
             // SAFETY: a block has eight groups of 64 aligned bytes, and 32 bytes of activations.
             unsafe {
                 let at = block * Q8_BLOCK_BYTES + group * 64;
+                let stride = self.blocks * Q8_BLOCK_BYTES;
                 let mut w = [s.load_w(self.weights.add(at)); P];
-                for p in 1..P {
-                    w[p] = s.load_w(self.weights.add(p * self.blocks * Q8_BLOCK_BYTES + at));
+                for p in 0..P {
+                    w[p] = s.load_w(self.weights.add(p * stride + at));
+                    s.prefetch(self.weights.wrapping_add((P + p) * stride + at));
                 }
                 for r in 0..R {
                     let a = four(a[r], group * 4);

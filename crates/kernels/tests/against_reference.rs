@@ -9,6 +9,7 @@ use plimsoll_kernels::{
     Activation, Activations, AttentionPlan, Compute, Heads, Isa, Matrix, Query, Slab, SlabShape, Slot,
     Stored, Team,
 };
+use plimsoll_pool::AlignedBuf;
 
 /// xorshift: the same numbers at each run.
 struct Random(u64);
@@ -62,8 +63,13 @@ fn store(stored: Stored, row: &[f32]) -> Vec<u8> {
     }
 }
 
+fn empty(outputs: usize, inputs: usize, stored: Stored) -> Matrix {
+    let mut arena = AlignedBuf::zeroed(Matrix::arena_bytes(outputs, inputs, stored.packed()));
+    Matrix::new(outputs, inputs, stored.packed(), &mut arena)
+}
+
 fn matrix(random: &mut Random, outputs: usize, inputs: usize, stored: Stored) -> Matrix {
-    let mut matrix = Matrix::new(outputs, inputs, stored.packed());
+    let mut matrix = empty(outputs, inputs, stored);
     for output in 0..outputs {
         matrix.set_row(output, stored, &store(stored, &random.vec(inputs)));
     }
@@ -96,7 +102,7 @@ fn rows_come_back_as_they_were_stored() {
     let mut random = Random(7);
     let row = random.vec(96);
     for (stored, most) in STORED.into_iter().zip([0.0, 1e-3, 1e-2, 1e-2, 0.2, 0.1]) {
-        let mut matrix = Matrix::new(21, 96, stored.packed());
+        let mut matrix = empty(21, 96, stored);
         matrix.set_row(17, stored, &store(stored, &row));
         let want: Vec<f64> = row.iter().map(|x| f64::from(*x)).collect();
         let off = distance(&rows_of(&matrix)[17], &want);

@@ -109,6 +109,14 @@ pub enum Role {
     Layer(usize, LayerRole),
 }
 
+impl Role {
+    /// Whether it is a norm's vector, not a matrix.
+    pub const fn is_vector(self) -> bool {
+        use LayerRole::{AttentionNorm, FfnNorm};
+        matches!(self, Self::FinalNorm | Self::Layer(_, AttentionNorm | FfnNorm))
+    }
+}
+
 /// What a weight of a layer is for. Shapes are `[outputs, inputs]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LayerRole {

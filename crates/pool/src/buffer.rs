@@ -3,6 +3,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use crate::Number;
 
@@ -30,17 +31,25 @@ pub struct AlignedBuf<T: Number> {
     /// The first number. `len` numbers from here on lie inside `block`.
     start: NonNull<T>,
     len: usize,
-    /// What was allocated; `None` when the buffer is empty.
-    block: Option<Block>,
+    /// What was allocated, shared with the buffers carved from it; `None` when nothing was.
+    block: Option<Arc<Block>>,
 }
 
-#[derive(Clone, Copy)]
+/// An allocation, freed with the last buffer in it.
 struct Block {
     address: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: the buffer owns its memory as a `Box<[T]>` would, and `T` is plain data.
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and nobody has it any more.
+        unsafe { dealloc(self.address.as_ptr(), self.layout) };
+    }
+}
+
+// SAFETY: the buffer alone has its numbers, as a `Box<[T]>` would, and `T` is plain data; the block behind them is only
+// counted and freed.
 unsafe impl<T: Number> Send for AlignedBuf<T> {}
 // SAFETY: as above.
 unsafe impl<T: Number> Sync for AlignedBuf<T> {}
@@ -80,7 +89,22 @@ impl<T: Number> AlignedBuf<T> {
         if bytes >= LARGE {
             advise_huge_pages(start, bytes);
         }
-        Ok(Self { start: start.cast(), len, block: Some(Block { address, layout }) })
+        Ok(Self { start: start.cast(), len, block: Some(Arc::new(Block { address, layout })) })
+    }
+
+    /// Takes the first `len` numbers off as a buffer of their own, which starts where this one did; this one goes on at
+    /// the next multiple of 64 bytes. Many small buffers carved from a large one share its huge pages.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn carve(&mut self, len: usize) -> Self {
+        assert!(len <= self.len, "{len} numbers from {}", self.len);
+        let carved = Self { start: self.start, len, block: self.block.clone() };
+        let taken = len.next_multiple_of(LINE / size_of::<T>()).min(self.len);
+        // SAFETY: `taken` numbers from the start on are inside the block, or end where it ends.
+        self.start = unsafe { self.start.add(taken) };
+        self.len -= taken;
+        carved
     }
 
     /// Where the numbers begin. Whoever reaches them through this must not use the buffer meanwhile.
@@ -113,15 +137,6 @@ fn advise_huge_pages(start: NonNull<u8>, bytes: usize) {
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
 fn advise_huge_pages(_start: NonNull<u8>, _bytes: usize) {}
-
-impl<T: Number> Drop for AlignedBuf<T> {
-    fn drop(&mut self) {
-        if let Some(Block { address, layout }) = self.block {
-            // SAFETY: allocated with this layout, and freed once.
-            unsafe { dealloc(address.as_ptr(), layout) };
-        }
-    }
-}
 
 impl<T: Number> Deref for AlignedBuf<T> {
     type Target = [T];
@@ -220,6 +235,22 @@ mod tests {
             assert_eq!((buffer[0], buffer[len - 1]), (0, 0));
             buffer[len - 1] = 1;
         }
+    }
+
+    #[test]
+    fn carved_parts_are_apart_and_outlive_the_rest() {
+        let mut whole = AlignedBuf::<u16>::zeroed(200);
+        let mut parts: Vec<_> = [3, 0, 40, 70].map(|len| whole.carve(len)).into();
+        assert_eq!(whole.len(), 200 - 32 - 64 - 96);
+        drop(whole);
+        for (i, part) in parts.iter_mut().enumerate() {
+            assert_eq!(part.as_ptr().addr() % LINE, 0);
+            assert!(part.iter().all(|n| *n == 0), "part {i} overlaps another");
+            part.fill(i as u16 + 1);
+        }
+        let last = parts.pop().unwrap();
+        drop(parts);
+        assert!(last.iter().all(|n| *n == 4));
     }
 
     #[test]

@@ -134,6 +134,8 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn prefetch(self, _at: *const u8) {}
+    #[inline(always)]
     unsafe fn load_w(self, from: *const u8) -> Self::W {
         // SAFETY: the caller vouches for 64 readable bytes.
         unsafe { from.cast::<Self::W>().read() }

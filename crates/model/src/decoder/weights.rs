@@ -5,6 +5,7 @@ use crate::checkpoint::{Checkpoint, CheckpointError, DType, Tensor};
 use crate::spec::{DecoderSpec, LayerRole, Role, Rope, RopeOrder};
 use half::{bf16, f16};
 use plimsoll_kernels::{Compute, Matrix, Stored};
+use plimsoll_pool::AlignedBuf;
 
 /// Bytes of a file read at a time.
 const PIECE: usize = 4 << 20;
@@ -42,7 +43,9 @@ impl Weights {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, CheckpointError> {
         let spec = checkpoint.spec();
-        let mut loader = Loader { checkpoint, progress, read: 0, total: total(checkpoint)? };
+        let Totals { read, packed } = totals(checkpoint)?;
+        let arena = AlignedBuf::zeroed(packed);
+        let mut loader = Loader { checkpoint, progress, arena, read: 0, total: read };
         let embedding = loader.matrix(Role::Embedding, None)?;
         let head = match checkpoint.tensor(Role::Head)? {
             Some(_) => Some(loader.matrix(Role::Head, None)?),
@@ -82,20 +85,31 @@ fn roles(spec: &DecoderSpec) -> impl Iterator<Item = Role> {
     [Role::Embedding, Role::Head, Role::FinalNorm].into_iter().chain(layers)
 }
 
-/// Bytes of all weights in the file.
-fn total(checkpoint: &dyn Checkpoint) -> Result<u64, CheckpointError> {
-    let mut total = 0;
+/// Bytes of all weights.
+struct Totals {
+    /// In the file.
+    read: u64,
+    /// Packed matrices, which share one allocation.
+    packed: usize,
+}
+
+fn totals(checkpoint: &dyn Checkpoint) -> Result<Totals, CheckpointError> {
+    let mut totals = Totals { read: 0, packed: 0 };
     for role in roles(checkpoint.spec()) {
         if let Some(tensor) = checkpoint.tensor(role)? {
-            total += (tensor.rows * tensor.row_bytes()) as u64;
+            totals.read += (tensor.rows * tensor.row_bytes()) as u64;
+            if !role.is_vector() {
+                totals.packed += Matrix::arena_bytes(tensor.rows, tensor.cols, stored(tensor.dtype).packed());
+            }
         }
     }
-    Ok(total)
+    Ok(totals)
 }
 
 struct Loader<'a> {
     checkpoint: &'a dyn Checkpoint,
     progress: &'a mut dyn FnMut(u64, u64),
+    arena: AlignedBuf<u8>,
     read: u64,
     total: u64,
 }
@@ -122,7 +136,7 @@ impl Loader<'_> {
     fn matrix(&mut self, role: Role, order: Option<HeadOrder>) -> Result<Matrix, CheckpointError> {
         let tensor = self.tensor(role)?;
         let stored = stored(tensor.dtype);
-        let mut matrix = Matrix::new(tensor.rows, tensor.cols, stored.packed());
+        let mut matrix = Matrix::new(tensor.rows, tensor.cols, stored.packed(), &mut self.arena);
         let place = |row| order.map_or(row, |order| order.place(row));
         self.rows(tensor, |row, bytes| matrix.set_row(place(row), stored, bytes))?;
         Ok(matrix)
