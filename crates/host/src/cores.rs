@@ -54,7 +54,7 @@ fn quota(host: &Host, group: &Group) -> Option<f64> {
 }
 
 /// The numbers of a list such as `0-3,8,10-11`. `None` when it is not one, or is empty.
-fn parse_list(text: &str) -> Option<Vec<usize>> {
+pub(crate) fn parse_list(text: &str) -> Option<Vec<usize>> {
     /// More cores than Linux can be built for: a list that names a higher one is not believed.
     const MOST: usize = 1 << 16;
     let mut cores = Vec::new();

@@ -5,7 +5,9 @@
 //! - [`cpu`]: instruction sets and the processor's name.
 //! - [`cores`]: the cores this process may use, and the share of them a control group leaves it.
 //! - [`memory`]: what is free, what the limit is, what this process has.
-//! - [`thread`]: name, priority and core of the calling thread.
+//! - [`pressure`]: how hard it is to get more.
+//! - [`numa`]: the nodes of the machine.
+//! - [`thread`]: name, priority and cores of the calling thread.
 //! - `cgroup` (private): where the control groups of this process lie, version 2 and 1.
 //!
 //! A file that is missing or not understood is as good as not there: the answer is then the next best one, never a
@@ -15,6 +17,8 @@ mod cgroup;
 pub mod cores;
 pub mod cpu;
 pub mod memory;
+pub mod numa;
+pub mod pressure;
 pub mod thread;
 
 use std::fs;
@@ -22,6 +26,8 @@ use std::path::{Path, PathBuf};
 
 pub use cores::Cores;
 pub use memory::{Memory, Resident};
+pub use numa::Node;
+pub use pressure::{MemoryEvents, Pressure};
 
 /// A machine, given by the folder that its `proc` and `sys` lie in.
 #[derive(Debug, Clone)]
@@ -53,6 +59,21 @@ impl Host {
     /// The memory this process has. `None` when the machine does not say.
     pub fn resident(&self) -> Option<Resident> {
         memory::resident(self)
+    }
+
+    /// How hard it is to get memory. `None` when the machine does not say.
+    pub fn memory_pressure(&self) -> Option<Pressure> {
+        pressure::pressure(self)
+    }
+
+    /// What the control group had to do to keep its limit. `None` when there is none.
+    pub fn memory_events(&self) -> Option<MemoryEvents> {
+        pressure::events(self)
+    }
+
+    /// The nodes of the machine, at least one.
+    pub fn nodes(&self) -> Vec<Node> {
+        numa::read(self)
     }
 
     /// The processor's name.

@@ -16,6 +16,18 @@ pub struct Memory {
     pub limit: Option<u64>,
 }
 
+impl Memory {
+    /// What this process is held to: the limit, or all there is.
+    pub fn most(&self) -> u64 {
+        self.limit.unwrap_or(self.total)
+    }
+
+    /// How much of [`Memory::most`] is used, by whomever it holds: what cannot be had.
+    pub fn used(&self) -> u64 {
+        self.most().saturating_sub(self.available)
+    }
+}
+
 /// Memory this process has, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resident {
@@ -98,6 +110,16 @@ mod tests {
         check("0::/a\n", &[(max, "1000000\n"), (current, "0\n")], Some(1_000_000), FREE);
         let above = ("sys/fs/cgroup/memory.max", "5000\n");
         check("0::/a\n", &[(max, "10000\n"), (current, "4000\n"), above], Some(5_000), 5_000);
+    }
+
+    #[test]
+    fn used_is_what_cannot_be_had() {
+        let memory = |available, limit| Memory { total: 100, available, limit };
+        for (memory, expected) in
+            [(memory(30, None), (100, 70)), (memory(30, Some(40)), (40, 10)), (memory(50, Some(40)), (40, 0))]
+        {
+            assert_eq!((memory.most(), memory.used()), expected);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Name, priority and core of the calling thread.
+//! Name, priority and cores of the calling thread.
 //!
 //! On systems other than Linux every call is [`std::io::ErrorKind::Unsupported`]; callers that only wish for better
 //! behaviour may go on.
@@ -43,7 +43,19 @@ pub fn nice() -> io::Result<i32> {
 /// # Errors
 /// When there is no such core, the process may not use it, or the system cannot.
 pub fn pin_to(core: usize) -> io::Result<()> {
-    system::pin_to(core)
+    system::pin_to(&[core])
+}
+
+/// Keeps the calling thread, and threads it starts from now on, on these cores: those of a NUMA node, say.
+///
+/// Linux places a page on the node of the core that first touches it, unless a memory policy says otherwise. So a thread that
+/// is kept on a node's cores and touches a new buffer places it there. (`mbind` and `set_mempolicy`, which could place it
+/// from anywhere, have no safe wrapper.)
+///
+/// # Errors
+/// When there is none of these cores that the process may use, or the system cannot.
+pub fn pin_to_any(cores: &[usize]) -> io::Result<()> {
+    system::pin_to(cores)
 }
 
 #[cfg(target_os = "linux")]
@@ -67,12 +79,12 @@ mod system {
         Ok(getpriority_process(Some(gettid()))?)
     }
 
-    pub(super) fn pin_to(core: usize) -> io::Result<()> {
-        if core >= CpuSet::MAX_CPU {
+    pub(super) fn pin_to(cores: &[usize]) -> io::Result<()> {
+        if let Some(core) = cores.iter().find(|core| **core >= CpuSet::MAX_CPU) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no core {core}")));
         }
         let mut set = CpuSet::new();
-        set.set(core);
+        cores.iter().for_each(|core| set.set(*core));
         Ok(sched_setaffinity(None, &set)?)
     }
 }
@@ -93,7 +105,7 @@ mod system {
         unsupported()
     }
 
-    pub(super) fn pin_to(_core: usize) -> io::Result<()> {
+    pub(super) fn pin_to(_cores: &[usize]) -> io::Result<()> {
         unsupported()
     }
 
@@ -151,5 +163,8 @@ mod tests {
         });
         assert_eq!(allowed, Some(core.to_string()));
         assert!(on_a_thread(|| pin_to(usize::MAX)).is_err());
+        assert!(on_a_thread(|| pin_to_any(&[])).is_err());
+        let all = crate::Host::this().cores().allowed;
+        assert!(on_a_thread(|| pin_to_any(&all)).is_ok());
     }
 }
