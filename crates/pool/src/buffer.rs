@@ -41,6 +41,11 @@ struct Block {
     layout: Layout,
 }
 
+// SAFETY: the memory belongs to no thread; the buffers say who may touch which part of it.
+unsafe impl Send for Block {}
+// SAFETY: nothing is reached through a shared block.
+unsafe impl Sync for Block {}
+
 impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout, and nobody has it any more.
