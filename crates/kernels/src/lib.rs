@@ -8,7 +8,7 @@
 //! of them computes it. Numbers do differ in their last bits from one instruction set to another.
 //!
 //! - [`team`]: the threads. [`isa`]: which instructions. [`matrix`]: packed weights. [`activations`]: their inputs.
-//! - [`embed`], [`product`] (over `tile`), [`norm`], [`rope`], [`attention`] (over `segment`): the operations.
+//! - [`embed`], [`product`] (over `tile`: `quantized`, `floats`), [`norm`], [`rope`], [`attention`] (over `segment`): the operations.
 //! - [`slab`]: the bytes of the KV cache.
 
 #![expect(
@@ -20,10 +20,12 @@ pub mod activations;
 pub mod attention;
 mod compute;
 pub mod embed;
+mod floats;
 pub mod isa;
 pub mod matrix;
 pub mod norm;
 pub mod product;
+mod quantized;
 pub mod rope;
 mod segment;
 mod shared;

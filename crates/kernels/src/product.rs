@@ -3,14 +3,13 @@
 
 use crate::Compute;
 use crate::activations::{Activations, View, Writer};
+use crate::floats::{Brain, Floats, Half, Single};
 use crate::isa::Kernel;
 use crate::matrix::{BLOCK, Matrix, Packed, Q4_BLOCK_BYTES, Q8_BLOCK_BYTES};
+use crate::quantized::{Bytes, Nibbles, Spread};
 use crate::shared::Shared;
 use crate::simd::{LANES, Simd, exp};
-use crate::tile::{
-    Brain, Bytes, Floats, Half, MAX_COLUMNS, MAX_PANELS, Nibbles, Panel, Single, Spread, TILE, most_rows,
-    tile,
-};
+use crate::tile::{MAX_COLUMNS, MAX_PANELS, Panel, TILE, most_rows, tile};
 use std::ops::Range;
 
 /// From how many rows on it pays to spread nibbles to bytes first.
