@@ -119,7 +119,10 @@ impl Quantized for Nibbles {
         a: [*const i8; R],
         sums: &mut [[S::I; P]; R],
     ) {
-        self.prefetch::<S, P>(s, block);
+        // With few rows the loads themselves run ahead far enough, and asking early only gets in their way.
+        if R > 2 {
+            self.prefetch::<S, P>(s, block);
+        }
         for group in 0..4 {
             // SAFETY: four groups of 64 aligned bytes follow the scales; a block of activations has 32 bytes.
             unsafe {
@@ -285,7 +288,6 @@ impl Quantized for Bytes {
                 let mut w = [s.load_w(self.weights.add(at)); P];
                 for p in 0..P {
                     w[p] = s.load_w(self.weights.add(p * stride + at));
-                    s.prefetch(self.weights.wrapping_add((P + p) * stride + at));
                 }
                 for r in 0..R {
                     let a = four(a[r], group * 4);

@@ -40,10 +40,11 @@ pub(crate) fn put<S: Simd, const R: usize, const P: usize>(
     sums: [[S::F; P]; R],
     out: &mut [f32; TILE],
 ) {
-    for (row, sums) in out.chunks_exact_mut(MAX_COLUMNS).zip(sums) {
-        for (lanes, sum) in row.chunks_exact_mut(LANES).zip(sums) {
-            // SAFETY: a chunk holds the lanes of a vector.
-            unsafe { s.store(lanes.as_mut_ptr(), sum) };
+    for r in 0..R {
+        for p in 0..P {
+            let to = &mut out[r * MAX_COLUMNS + p * LANES..][..LANES];
+            // SAFETY: a vector's lanes.
+            unsafe { s.store(to.as_mut_ptr(), sums[r][p]) };
         }
     }
 }
