@@ -27,6 +27,8 @@ pub enum Reason {
     QueueFull,
     /// The KV cache is full: come back.
     KvFull,
+    /// The machine is short of memory: come back.
+    Memory,
     /// The server is loading its model.
     Loading,
     /// The server is going down and takes no new work.
@@ -51,6 +53,7 @@ impl Reason {
             Self::Template => (400, "template_failed", "invalid_request_error"),
             Self::QueueFull => (429, "queue_full", "rate_limit_error"),
             Self::KvFull => (429, "kv_full", "rate_limit_error"),
+            Self::Memory => (429, "memory", "rate_limit_error"),
             Self::Loading => (503, "loading", "service_unavailable_error"),
             Self::Draining => (503, "draining", "service_unavailable_error"),
             Self::Engine => (500, "engine_failed", "server_error"),

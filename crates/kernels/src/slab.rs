@@ -63,6 +63,24 @@ impl Slab {
         self.shape.heads * self.shape.page()
     }
 
+    /// Zeros blocks, and gives the pages of memory that lie in them back to the system until they are written to again.
+    /// Blocks that follow one another in `blocks` are done in one go. Returns the bytes of those pages.
+    ///
+    /// # Panics
+    /// When there is no such block.
+    pub fn release_blocks(&mut self, blocks: &[u32]) -> usize {
+        let mut released = 0;
+        for run in blocks.chunk_by(|a, b| a + 1 == *b) {
+            let (first, count) = (run[0] as usize, run.len());
+            assert!(first + count <= self.shape.blocks, "block {first} + {count} of {}", self.shape.blocks);
+            for layer in 0..self.shape.layers {
+                let at = self.page_at(layer, first, 0);
+                released += self.halves.release_range(at..at + count * self.stripe());
+            }
+        }
+        released
+    }
+
     /// Copies the tokens of block `from` to block `to`.
     ///
     /// # Panics
@@ -132,6 +150,9 @@ mod tests {
         };
         let (want, other) = (saved(&slab, 1), saved(&slab, 2));
         slab.copy_block(1, 4);
+        slab.release_blocks(&[0, 1, 3]);
+        assert!([0, 1, 3].iter().all(|block| saved(&slab, *block).iter().all(|byte| *byte == 0)));
+        slab.load_block(1, &want);
         slab.load_block(0, &want);
         assert!(saved(&slab, 4) == want && saved(&slab, 0) == want && saved(&slab, 1) == want);
         assert!(saved(&slab, 2) == other, "a block beside them changed");

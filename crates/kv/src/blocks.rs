@@ -21,6 +21,8 @@ pub struct Blocks {
     holders: Vec<u32>,
     /// Free blocks, the next one to hand out last.
     free: Vec<u32>,
+    /// The first so many of `free` have no memory of the system's: nobody wrote to them yet, or since they were cooled.
+    cold: usize,
     /// Blocks with more than one holder.
     shared: usize,
     /// Blocks without a holder that are not free either: see [`Blocks::keep`].
@@ -34,7 +36,8 @@ impl Blocks {
     /// When `count` does not fit a `u32`.
     pub fn new(count: usize) -> Self {
         let count = u32::try_from(count).expect("block indices are u32");
-        Self { holders: vec![0; count as usize], free: (0..count).rev().collect(), shared: 0, kept: 0 }
+        let free: Vec<_> = (0..count).rev().collect();
+        Self { holders: vec![0; count as usize], cold: free.len(), free, shared: 0, kept: 0 }
     }
 
     /// Blocks in the slab.
@@ -68,7 +71,21 @@ impl Blocks {
         let block = self.free.pop()?;
         debug_assert_eq!(self.holders[block as usize], 0, "block {block} was on the free list and held");
         self.holders[block as usize] = 1;
+        self.cold = self.cold.min(self.free.len());
         Some(block)
+    }
+
+    /// Free blocks that were written to and have not been cooled since.
+    pub const fn warm(&self) -> usize {
+        self.free.len() - self.cold
+    }
+
+    /// Up to `count` warm blocks, which count as cold from now on: the caller gives their memory back to the system. They
+    /// are handed out after all warm ones.
+    pub fn cool(&mut self, count: usize) -> &[u32] {
+        let from = self.cold;
+        self.cold += count.min(self.warm());
+        &self.free[from..self.cold]
     }
 
     /// Appends `count` free blocks to `out`, or none at all when there are not that many. Tells which.

@@ -132,6 +132,16 @@ impl PrefixCache {
         block
     }
 
+    /// Free blocks whose bytes take memory of the system's: see [`Blocks::cool`].
+    pub const fn warm(&self) -> usize {
+        self.blocks.warm()
+    }
+
+    /// Up to `count` free blocks whose memory is given back to the system: see [`Blocks::cool`].
+    pub fn cool(&mut self, count: usize) -> &[u32] {
+        self.blocks.cool(count)
+    }
+
     /// Gives up to `count` kept blocks up, the one left longest ago first. Returns how many.
     pub fn shed(&mut self, count: usize) -> usize {
         let shed = (0..count).map_while(|_| self.unheld.pop().map(|block| self.forget(block)));

@@ -70,6 +70,13 @@ pub trait Engine: Send {
     /// Bytes of a saved block.
     fn block_bytes(&self) -> usize;
 
+    /// Gives the memory of these blocks back to the system, which nobody holds, until they are written to again. Returns
+    /// how many bytes that was, as far as whole pages lie in them. An engine that cannot does nothing.
+    fn release_blocks(&mut self, blocks: &[u32]) -> usize {
+        let _blocks = blocks;
+        0
+    }
+
     /// Copies the K and V of block `from` to block `to`: a sequence that shared it is about to write its own.
     fn copy_block(&mut self, from: u32, to: u32);
 

@@ -98,6 +98,10 @@ impl Served {
                 );
                 Error::new(Reason::KvFull, message).retry_after(retry_after)
             }
+            Refusal::Memory { retry_after } => {
+                let message = "the machine is short of memory; requests already let in go on";
+                Error::new(Reason::Memory, message).retry_after(retry_after)
+            }
             Refusal::TooLarge => {
                 let message = format!("all continuations together may take {} tokens", bounds.tokens);
                 Error::invalid("n", message)

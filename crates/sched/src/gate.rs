@@ -11,13 +11,16 @@
 //! ```
 
 use crate::snapshot::Snapshot;
-use crate::sync::{Arc, AtomicU64};
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use crate::sync::{Arc, AtomicBool, AtomicU64};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
 
 const CLOSED: u64 = 1 << 63;
 const SEQUENCE: u64 = 1 << 40;
 const TOKENS: u64 = SEQUENCE - 1;
+
+/// About as long as it takes at least until memory is found to suffice again.
+const MEMORY_WAIT: Duration = Duration::from_secs(5);
 
 /// What may be in flight at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +46,12 @@ pub enum Refusal {
         /// When enough tokens should be free.
         retry_after: Duration,
     },
+    /// The machine is short of memory.
+    #[error("memory is short")]
+    Memory {
+        /// When there may be more.
+        retry_after: Duration,
+    },
     /// Larger than the bounds themselves: refused even when idle.
     #[error("more sequences or tokens than are ever let in at once")]
     TooLarge,
@@ -60,6 +69,8 @@ pub struct Gate {
 #[derive(Debug)]
 struct Shared {
     word: AtomicU64,
+    /// Memory is short: nobody is let in for now.
+    is_short: AtomicBool,
     bounds: Bounds,
     snapshot: std::sync::Arc<Snapshot>,
 }
@@ -76,14 +87,18 @@ impl Gate {
             bounds.sequences
         );
         assert!(bounds.tokens <= TOKENS, "{} tokens: at most 2^40 - 1", bounds.tokens);
-        Self { shared: Arc::new(Shared { word: AtomicU64::new(0), bounds, snapshot }) }
+        let (word, is_short) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { shared: Arc::new(Shared { word, is_short, bounds, snapshot }) }
     }
 
     /// Reserves places for `sequences` and `tokens` (all of them together), or neither.
     ///
     /// # Errors
-    /// When a bound would be passed, or the gate is closed.
+    /// When a bound would be passed, memory is short, or the gate is closed.
     pub fn try_admit(&self, sequences: u32, tokens: u64) -> Result<Ticket, Refusal> {
+        if self.shared.is_short.load(Relaxed) {
+            return Err(Refusal::Memory { retry_after: MEMORY_WAIT });
+        }
         self.shared.reserve(sequences, tokens)?;
         Ok(Ticket { shared: self.shared.clone(), sequences, tokens })
     }
@@ -91,6 +106,11 @@ impl Gate {
     /// Lets nobody in any more. Tickets already given stay good.
     pub fn close(&self) {
         self.shared.word.fetch_or(CLOSED, AcqRel);
+    }
+
+    /// Whether memory is so short that nobody may be let in. Tickets already given stay good, and may be corrected.
+    pub fn set_short_of_memory(&self, is_short: bool) {
+        self.shared.is_short.store(is_short, Relaxed);
     }
 
     /// `(sequences, tokens)` reserved now.

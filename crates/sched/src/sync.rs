@@ -1,6 +1,12 @@
 //! The primitives whose interleavings loom explores in tests.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{Arc, atomic::AtomicU64};
+pub(crate) use loom::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64},
+};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Arc, atomic::AtomicU64};
+pub(crate) use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64},
+};

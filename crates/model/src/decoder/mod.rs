@@ -76,6 +76,10 @@ impl Engine for Decoder {
         self.slab.shape().block_bytes()
     }
 
+    fn release_blocks(&mut self, blocks: &[u32]) -> usize {
+        self.slab.release_blocks(blocks)
+    }
+
     fn copy_block(&mut self, from: u32, to: u32) {
         self.slab.copy_block(from as usize, to as usize);
     }

@@ -129,6 +129,16 @@ impl Planner {
         self.kv.shed(blocks)
     }
 
+    /// Free blocks whose bytes take memory of the system's.
+    pub const fn warm(&self) -> usize {
+        self.kv.warm()
+    }
+
+    /// Up to `blocks` free blocks whose memory the caller gives back to the system, until they are written to again.
+    pub fn cool(&mut self, blocks: usize) -> &[u32] {
+        self.kv.cool(blocks)
+    }
+
     /// Sequences waiting, running and paused, together.
     pub const fn live(&self) -> usize {
         self.sequences.len()
