@@ -8,6 +8,7 @@
 //!
 //! - [`runtime`]: the models of a process, as a `Service`.
 //! - [`config`]: the limits of a lane.
+//! - [`memory`]: the watch over memory.
 //! - `generate`: from a request to a place in the mailbox: everything that can be refused is refused here.
 //! - `events`: from the token ring to text, stop strings and usage.
 //! - `request`: what goes through the mailbox and what comes back.
@@ -19,10 +20,12 @@ pub mod config;
 mod events;
 mod generate;
 mod lane;
+pub mod memory;
 mod request;
 pub mod runtime;
 mod text;
 mod turnstile;
 
 pub use config::LaneConfig;
+pub use memory::{MemoryConfig, MemoryWatch, Remedies};
 pub use runtime::{Drained, ModelParts, Runtime, StartError};

@@ -2,7 +2,7 @@
 
 use crate::config::LaneConfig;
 use crate::generate::{STAGERS, Served, draining};
-use crate::lane::{Lane, LaneParts, Phase};
+use crate::lane::{Lane, LaneParts, Phase, Shared};
 use crate::text::Text;
 use crate::turnstile::Turnstile;
 use plimsoll_api::error::{Error, Reason};
@@ -129,6 +129,47 @@ impl Runtime {
         let until = Instant::now() + limit;
         let dropped = models.iter().map(|model| model.lane.end_by(until)).sum();
         Drained { dropped }
+    }
+
+    /// The metrics of the process.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Whether memory is so short that nobody may be let in.
+    pub(crate) fn set_short_of_memory(&self, is_short: bool) {
+        self.each_lane(|shared| shared.gate.set_short_of_memory(is_short));
+    }
+
+    /// Whether nobody is being served.
+    pub(crate) fn is_idle(&self) -> bool {
+        let mut is_idle = true;
+        self.each_lane(|shared| is_idle &= shared.gate.in_flight().0 == 0);
+        is_idle
+    }
+
+    /// Bytes that all lanes together could give back.
+    pub(crate) fn spare_memory(&self) -> u64 {
+        let mut bytes = 0_u64;
+        self.each_lane(|shared| bytes = bytes.saturating_add(shared.spare.bytes()));
+        bytes
+    }
+
+    /// Asks the lanes to give bytes back, each in proportion to what it has to give.
+    pub(crate) fn want_memory(&self, bytes: u64) {
+        let all = self.spare_memory();
+        self.each_lane(|shared| {
+            let share = u128::from(bytes) * u128::from(shared.spare.bytes()) / u128::from(all.max(1));
+            if share > 0 {
+                shared.spare.want(u64::try_from(share).unwrap_or(u64::MAX));
+                shared.bell.ring();
+            }
+        });
+    }
+
+    fn each_lane(&self, mut visit: impl FnMut(&Shared)) {
+        let models = self.models.read().unwrap_or_else(PoisonError::into_inner);
+        models.iter().for_each(|model| visit(&model.lane.shared));
     }
 
     fn find(&self, name: &str) -> Option<Arc<Served>> {

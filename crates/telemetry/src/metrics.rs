@@ -17,6 +17,7 @@ pub struct Metrics {
     requests: IntCounterVec,
     build_info: IntGaugeVec,
     resident: IntGauge,
+    memory: Memory,
     models: Mutex<BTreeMap<String, Arc<ModelMetrics>>>,
     polls: Mutex<Vec<Poll>>,
 }
@@ -33,8 +34,9 @@ impl Metrics {
         let resident =
             Opts::new("process_resident_memory_bytes", "Resident memory of the process, in bytes.");
         let resident = register(&registry, IntGauge::with_opts(resident));
+        let memory = Memory::new(&registry);
         let (models, polls) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { registry, requests, build_info, resident, models, polls })
+        Arc::new(Self { registry, requests, build_info, resident, memory, models, polls })
     }
 
     /// The handles of the model `name`: the same ones for the same name.
@@ -60,6 +62,15 @@ impl Metrics {
         self.requests.with_label_values(&[model, route, outcome]).inc();
     }
 
+    /// How short memory is (0 not at all, 1 caches and pools shrink, 2 nobody is let in), and how much of what may be used
+    /// is used, in bytes.
+    pub fn memory(&self, level: i64, used: u64, limit: u64) {
+        let bytes = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.memory.level.set(level);
+        self.memory.used.set(bytes(used));
+        self.memory.limit.set(bytes(limit));
+    }
+
     /// Calls `poll` before every rendering, for gauges that are cheaper to read than to keep up to date.
     pub fn before_render(&self, poll: impl Fn() + Send + Sync + 'static) {
         self.polls.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(poll));
@@ -80,6 +91,27 @@ impl Metrics {
             text = format!("# rendering failed: {error}\n");
         }
         text
+    }
+}
+
+/// What the watch over memory reads and decides.
+struct Memory {
+    level: IntGauge,
+    used: IntGauge,
+    limit: IntGauge,
+}
+
+impl Memory {
+    fn new(registry: &Registry) -> Self {
+        let gauge = |name, help| register(registry, IntGauge::with_opts(Opts::new(name, help)));
+        Self {
+            level: gauge(
+                "plimsoll_memory_level",
+                "0: memory suffices, 1: caches shrink, 2: nobody is let in.",
+            ),
+            used: gauge("plimsoll_memory_used_bytes", "Memory in use of what the process is held to."),
+            limit: gauge("plimsoll_memory_limit_bytes", "Memory the process is held to."),
+        }
     }
 }
 

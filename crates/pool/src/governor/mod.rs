@@ -55,7 +55,7 @@ pub struct Reading {
     pub limit: u64,
     /// How much of that is used, by whomever the limit holds.
     pub used: u64,
-    /// How much of the used nobody here can give back: weights, the KV cache's own blocks, other processes.
+    /// How much of that stays used when nobody is served and all caches are empty: weights, other processes.
     pub fixed: u64,
     /// Share of the last seconds in which some task waited for memory, 0 to 1.
     pub stalled: f64,

@@ -70,9 +70,10 @@ fn what_is_fixed_moves_the_marks() {
     assert_eq!(marks(0, 1000), (300, 800, 950));
     assert_eq!(marks(400, 1000), (550, 800, 950));
     assert_eq!(marks(600, 1000), (675, 800, 950));
-    assert_eq!(marks(800, 1000), (837, 900, 975));
-    assert_eq!(marks(1000, 1000), (1000, 1000, 1000));
-    assert_eq!(marks(2000, 1000), (1000, 1000, 1000));
+    assert_eq!(marks(800, 1000), (828, 875, 950));
+    assert_eq!(marks(920, 1000), (927, 940, 960));
+    assert_eq!(marks(1000, 1000), (980, 980, 980));
+    assert_eq!(marks(2000, 1000), (980, 980, 980));
     assert_eq!(marks(0, 0), (0, 0, 0));
 }
 

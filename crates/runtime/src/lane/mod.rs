@@ -4,15 +4,18 @@
 //! - [`worker`]: the loop: take in, plan, compute, deliver.
 //! - [`roster`]: the requests the thread has.
 //! - [`deliver`]: from logits to tokens in the rings.
+//! - [`spare`]: memory of blocks that no sequence needs, and how it goes back.
 //! - [`warm_up`]: what steps cost, measured before serving.
 
 mod bell;
 mod deliver;
 mod roster;
+mod spare;
 mod warm_up;
 mod worker;
 
 pub(crate) use bell::Bell;
+pub(crate) use spare::Spare;
 
 use crate::config::LaneConfig;
 use crate::request::Request;
@@ -49,6 +52,7 @@ pub(crate) struct Shared {
     pub(crate) bell: Arc<Bell>,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) metrics: Arc<ModelMetrics>,
+    pub(crate) spare: Spare,
     mailbox: Ring<Box<Request>>,
     phase: AtomicU8,
 }
@@ -109,6 +113,7 @@ impl Lane {
             bell: Arc::default(),
             snapshot,
             metrics: parts.metrics.clone(),
+            spare: Spare::default(),
             // A request is at least one sequence, so whoever was let in finds room.
             mailbox: Ring::new(bounds.sequences as usize),
             phase: AtomicU8::new(Phase::Open as u8),

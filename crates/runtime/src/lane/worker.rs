@@ -3,6 +3,7 @@
 use super::bell::Sleeper;
 use super::deliver::Delivery;
 use super::roster::Roster;
+use super::spare::Shedder;
 use super::{LaneParts, Phase, Shared, warm_up};
 use crate::turnstile::Turnstile;
 use plimsoll_api::error::{Error, Reason};
@@ -37,6 +38,7 @@ pub(super) fn run(parts: LaneParts, limits: Limits, shared: &Shared, ready: &Syn
     };
     let mut worker = Worker {
         name: parts.name,
+        shedder: Shedder::new(&*parts.engine),
         engine: parts.engine,
         ends: parts.ends,
         turnstile: parts.turnstile,
@@ -85,6 +87,7 @@ struct Worker<'a> {
     planner: Planner,
     shared: &'a Shared,
     roster: Roster,
+    shedder: Shedder,
     plan: Plan,
     /// Empty between steps: its memory is kept.
     spans: Vec<Span<'static>>,
@@ -100,11 +103,13 @@ impl Worker<'_> {
         let sleeper = Sleeper::current();
         while !self.is_over() {
             self.take_in();
+            // Between two plans: no block that is free now is read or written by one.
+            self.shedder.give_back(&self.shared.spare, &mut self.planner, &mut *self.engine);
             let now = self.begun.elapsed();
             self.planner.step(now, self.roster.events.drain(..), &mut self.plan);
             self.shared_tokens = self.plan.starts.iter().map(|start| self.roster.start(start)).sum();
             self.publish();
-            if self.plan.spans.is_empty() {
+            if self.plan.spans.is_empty() && !self.shedder.is_due() {
                 self.shared.bell.sleep(&sleeper, || !self.shared.mailbox.is_empty());
             } else {
                 self.step();
@@ -222,6 +227,7 @@ impl Worker<'_> {
     }
 
     fn publish(&self) {
+        self.shedder.publish(&self.shared.spare, &self.planner);
         let (shared, metrics) = (self.shared, &self.shared.metrics);
         let limit = (shared.gate.bounds().sequences as usize).saturating_sub(self.max_seqs);
         metrics.set_queue(shared.snapshot.waiting() + shared.mailbox.len(), limit);

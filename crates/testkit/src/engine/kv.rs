@@ -29,6 +29,10 @@ impl FakeKv {
         stale
     }
 
+    pub(super) fn forget(&mut self, block: u32) {
+        self.slots[block as usize * BLOCK..][..BLOCK].fill(None);
+    }
+
     pub(super) fn copy(&mut self, from: u32, to: u32) {
         let from = from as usize * BLOCK;
         self.slots.copy_within(from..from + BLOCK, to as usize * BLOCK);

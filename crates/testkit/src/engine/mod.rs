@@ -140,6 +140,11 @@ impl Engine for ScriptedEngine {
         kv::BLOCK_BYTES
     }
 
+    fn release_blocks(&mut self, blocks: &[u32]) -> usize {
+        blocks.iter().for_each(|block| self.kv.forget(*block));
+        blocks.len() * kv::BLOCK_BYTES
+    }
+
     fn copy_block(&mut self, from: u32, to: u32) {
         self.kv.copy(from, to);
     }
