@@ -39,7 +39,7 @@ impl Compute {
     /// Turns queries in place and scales them; turns keys, and writes keys and values into `layer` of the cache.
     ///
     /// # Panics
-    /// When shapes do not agree, or a slot is outside the cache.
+    /// When shapes do not agree, a slot is outside the cache, or two rows have the same one.
     pub fn rope_and_store(&mut self, heads: Heads<'_>, slots: &[Slot], layer: usize, slab: &mut Slab) {
         let shape = *slab.shape();
         let (rows, dim, kv) = (slots.len(), shape.head_dim, shape.heads * shape.head_dim);
@@ -56,6 +56,7 @@ impl Compute {
         assert!(layer < shape.layers, "layer {layer} of {}", shape.layers);
         let inside = |s: &Slot| (s.block as usize) < shape.blocks && (s.place as usize) < BLOCK_TOKENS;
         assert!(slots.iter().all(inside), "a slot outside {} blocks", shape.blocks);
+        assert!(slab.are_distinct(slots), "two rows in one slot");
         let first = |slot: &Slot| slab.page_at(layer, slot.block as usize, 0);
         let pages: (usize, usize) =
             (first(&Slot { block: 0, place: 0 }), first(&Slot { block: 1, place: 0 }));
@@ -139,13 +140,13 @@ impl Turn<'_> {
         key.copy_from_slice(&self.keys[from..][..dim]);
         rotate(key, cos, sin);
         let mut halves = [0u16; LANES];
-        // SAFETY: a slot of a page belongs to one row of the step; pages lie inside the cache, vectors inside heads.
+        // SAFETY: no two rows have one slot (`rope_and_store`). A slot's keys lie between those of the other slots of its
+        // page, which other threads write; its values lie together. Pages lie inside the cache, vectors inside heads.
         unsafe {
-            let keys = self.cache.part(at, dim * BLOCK_TOKENS);
             for i in (0..dim).step_by(LANES) {
                 s.store_f16(halves.as_mut_ptr(), clamp(s, s.load(key.as_ptr().add(i))));
                 for (j, half) in halves.into_iter().enumerate() {
-                    keys[(i + j) * BLOCK_TOKENS + place] = half;
+                    self.cache.put(at + (i + j) * BLOCK_TOKENS + place, half);
                 }
             }
             let values = self.cache.part(at + dim * BLOCK_TOKENS + place * dim, dim);

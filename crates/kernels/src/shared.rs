@@ -40,4 +40,21 @@ impl<'a, T> Shared<'a, T> {
         // SAFETY: inside the slice by the assertion; exclusive by the caller's word.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(at), len) }
     }
+
+    /// Writes the element at `at`: where the elements of several threads lie between each other, none can take a part.
+    ///
+    /// # Panics
+    /// When it is not inside.
+    ///
+    /// # Safety
+    /// No other thread may touch this element meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn put(&self, at: usize, value: T)
+    where
+        T: Copy,
+    {
+        assert!(at < self.len, "element {at} of {}", self.len);
+        // SAFETY: inside the slice by the assertion; this thread's by the caller's word.
+        unsafe { self.start.add(at).write(value) };
+    }
 }

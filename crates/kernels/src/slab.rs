@@ -3,6 +3,7 @@
 //! A page holds K transposed, `[head_dim][16]`, so that 16 scores are one vector, then V, `[16][head_dim]`. A block is
 //! the pages of all layers and heads for 16 tokens; which sequence owns it is not known here.
 
+use crate::rope::Slot;
 use plimsoll_pool::{AlignedBuf, OutOfMemory};
 
 /// Tokens in a block.
@@ -37,6 +38,8 @@ impl SlabShape {
 pub struct Slab {
     shape: SlabShape,
     pub(crate) halves: AlignedBuf<u16>,
+    /// Places of each block that were seen while slots are compared, one bit each. Zero otherwise.
+    seen: Vec<u16>,
 }
 
 impl Slab {
@@ -50,7 +53,19 @@ impl Slab {
     pub fn new(shape: SlabShape) -> Result<Self, OutOfMemory> {
         assert!(shape.head_dim.is_multiple_of(16), "head width {} is no multiple of 16", shape.head_dim);
         let halves = shape.blocks.saturating_mul(shape.block_bytes() / 2);
-        Ok(Self { shape, halves: AlignedBuf::try_zeroed(halves)? })
+        Ok(Self { shape, halves: AlignedBuf::try_zeroed(halves)?, seen: vec![0; shape.blocks] })
+    }
+
+    /// Whether no two of `slots`, all inside the slab, are the same.
+    pub(crate) fn are_distinct(&mut self, slots: &[Slot]) -> bool {
+        let (seen, mut distinct) = (&mut self.seen, true);
+        for slot in slots {
+            let (places, place) = (&mut seen[slot.block as usize], 1 << slot.place);
+            distinct &= *places & place == 0;
+            *places |= place;
+        }
+        slots.iter().for_each(|slot| seen[slot.block as usize] = 0);
+        distinct
     }
 
     /// What it is cut into.
@@ -137,6 +152,22 @@ impl Slab {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_rows_in_one_slot_are_noticed() {
+        let mut slab = Slab::new(SlabShape { layers: 1, blocks: 3, heads: 1, head_dim: 16 }).unwrap();
+        let slots = |pairs: &[(u32, u32)]| {
+            pairs.iter().map(|&(block, place)| Slot { block, place }).collect::<Vec<_>>()
+        };
+        for (pairs, distinct) in [
+            (&[(0, 15), (1, 15), (0, 0), (2, 3)][..], true),
+            (&[(0, 15), (1, 15), (0, 15)], false),
+            (&[(1, 15), (0, 15)], true),
+            (&[], true),
+        ] {
+            assert_eq!(slab.are_distinct(&slots(pairs)), distinct, "{pairs:?}");
+        }
+    }
 
     #[test]
     fn a_block_is_the_same_after_copying_and_after_saving() {

@@ -87,7 +87,7 @@ impl Team {
     /// are done. `worker` is below [`Team::size`] and no two threads have the same at one time.
     ///
     /// # Panics
-    /// With the panic of a chunk, after all others are done.
+    /// With the panic of a chunk, after all others are done; a team of one, or a job of one chunk, panics at once.
     pub fn run(&mut self, chunks: usize, job: impl Fn(usize, usize) + Sync) {
         if chunks == 0 {
             return;

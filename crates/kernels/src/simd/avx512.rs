@@ -4,7 +4,7 @@ use super::Simd;
 use crate::isa::Kernel;
 use std::arch::x86_64::*;
 
-/// Proof that the machine has AVX-512 F, BW, DQ, VL, VNNI, and F16C.
+/// Proof that the machine has AVX-512 F, BW, DQ, VL, VNNI, AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(());
 
@@ -17,6 +17,8 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512vnni")
+            && is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("f16c");
         has.then_some(Self(()))
     }
@@ -193,8 +195,9 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn start8(self, sum: i32) -> __m512i {
-        // The instruction takes unsigned weights: the 128 too many in each is taken off here.
-        proven!(_mm512_set1_epi32(-128 * sum))
+        // The instruction takes unsigned weights: the 128 too many in each is taken off here. (A row that is not a number
+        // has any sum: it must not panic in a debug build.)
+        proven!(_mm512_set1_epi32(sum.wrapping_mul(-128)))
     }
     #[inline(always)]
     fn dot8(self, acc: __m512i, w: __m512i, a: i32) -> __m512i {
