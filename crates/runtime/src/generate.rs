@@ -25,7 +25,7 @@ pub(crate) struct Served {
     /// What the blocks of its KV cache are named with.
     pub(crate) key: HashKey,
     /// Who may work on text off the async threads.
-    pub(crate) stagers: Semaphore,
+    pub(crate) stagers: Arc<Semaphore>,
 }
 
 /// Blocking threads that work on one model's text at a time.
@@ -124,8 +124,13 @@ impl Served {
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let _permit = self.stagers.acquire().await;
-        let result = tokio::task::spawn_blocking(work).await;
+        let permit = self.stagers.clone().acquire_owned().await;
+        // The thread gives the permit back, not the caller: one whose client left still computes.
+        let staged = move || {
+            let _permit = permit;
+            work()
+        };
+        let result = tokio::task::spawn_blocking(staged).await;
         result.unwrap_or_else(|_| Err(Error::new(Reason::Internal, "the text could not be worked on")))
     }
 

@@ -112,7 +112,8 @@ impl Runtime {
             chat: parts.template.is_some(),
         };
         let text = Arc::new(Text { tokenizer: parts.tokenizer, template: parts.template });
-        Ok(Served { card, text, lane, config: parts.config, key: self.key, stagers: Semaphore::new(STAGERS) })
+        let stagers = Arc::new(Semaphore::new(STAGERS));
+        Ok(Served { card, text, lane, config: parts.config, key: self.key, stagers })
     }
 
     /// All models are there: new work is taken.
