@@ -78,6 +78,12 @@ fn huge_counts_allocate_nothing() {
         &["the file ends", "string `a`"],
     );
     check(|w| w.entry_count = Some(w.metadata.len() as u64 + 1), &[]);
+    // All there, and still not believed: in memory it would be eight times as large.
+    let most = 1 << 24;
+    check(
+        |w| w.set("tokenizer.ggml.x", array(0, most + 1, &vec![0; most as usize + 1])),
+        &["length of array `tokenizer.ggml.x`", "is 16777217", "at most 16777216"],
+    );
     check(|w| w.tensor_count = Some(w.tensors.len() as u64 + 1), &[]);
 }
 

@@ -39,7 +39,15 @@ pub enum LoadError {
         /// What it wants, and what is supported.
         what: String,
     },
-    /// The system refuses the memory.
+    /// The system refuses the memory for the weights.
+    #[error(
+        "no memory for {bytes} bytes of packed weights: free some, or take a smaller or more quantized model"
+    )]
+    Weights {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// The system refuses the memory for the cache.
     #[error("no memory for {bytes} bytes of KV cache: lower --kv-memory, --ctx or --max-seqs")]
     Memory {
         /// What was asked for.

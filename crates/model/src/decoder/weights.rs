@@ -1,6 +1,7 @@
 //! Weights of a decoder, packed for the kernels as they are read: no more than one piece of the file is in memory
 //! besides them.
 
+use super::load::LoadError;
 use crate::checkpoint::{Checkpoint, CheckpointError, DType, Tensor};
 use crate::spec::{DecoderSpec, LayerRole, Role, Rope, RopeOrder};
 use half::{bf16, f16};
@@ -41,10 +42,11 @@ impl Weights {
     pub(crate) fn load(
         checkpoint: &dyn Checkpoint,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Self, CheckpointError> {
+    ) -> Result<Self, LoadError> {
         let spec = checkpoint.spec();
         let Totals { read, packed } = totals(checkpoint)?;
-        let arena = AlignedBuf::zeroed(packed);
+        let arena =
+            AlignedBuf::try_zeroed(packed).map_err(|refused| LoadError::Weights { bytes: refused.bytes })?;
         let mut loader = Loader { checkpoint, progress, arena, read: 0, total: read };
         let embedding = loader.matrix(Role::Embedding, None)?;
         let head = match checkpoint.tensor(Role::Head)? {
@@ -52,7 +54,7 @@ impl Weights {
             None => None,
         };
         let final_norm = loader.vector(Role::FinalNorm)?;
-        let layers = (0..spec.layers).map(|i| loader.layer(i)).collect::<Result<_, _>>()?;
+        let layers = (0..spec.layers).map(|i| loader.layer(i)).collect::<Result<_, CheckpointError>>()?;
         Ok(Self { embedding, head, final_norm, layers })
     }
 

@@ -9,6 +9,8 @@ use std::collections::HashSet;
 
 /// Longest tensor name, in bytes. The format says 64; some writers go further.
 const NAME_MOST: u64 = 1024;
+/// Tensors that there is room for before they are read.
+const ROOM: usize = 1 << 14;
 /// Alignment of tensor data when the file does not say.
 const ALIGNMENT: usize = 32;
 
@@ -98,8 +100,9 @@ fn alignment(metadata: &Metadata) -> Result<u64, Fault> {
 fn read_tensors(reader: &mut Reader<'_>, count: u64) -> Result<Vec<TensorInfo>, Fault> {
     // The shortest description: a name of one byte, the number of dimensions, one dimension, type, offset.
     let count = reader.check_count(count, 8 + 1 + 4 + 8 + 4 + 8, "the number of tensors (at byte 8)")?;
-    let mut names = HashSet::with_capacity(count);
-    let mut tensors = Vec::with_capacity(count);
+    // What is in memory is larger than its description: a claim alone does not get room for more than real files have.
+    let mut names = HashSet::with_capacity(count.min(ROOM));
+    let mut tensors = Vec::with_capacity(count.min(ROOM));
     for n in 0..count {
         let tensor = read_tensor(reader, n)?;
         if !names.insert(tensor.name.clone()) {

@@ -2,10 +2,14 @@
 
 use super::reader::Reader;
 use crate::checkpoint::fault::{Fault, bad, quote, unsupported};
+use crate::checkpoint::limits;
 use std::{collections::HashMap, fmt::Display, ops::RangeInclusive};
 
 /// Longest string value, in bytes; chat templates are the longest that real files have.
 const TEXT_MOST: u64 = 16 << 20;
+/// Longest array of the tokenizer: as many tokens as are believed, or merges. In memory a number is up to 8 times as
+/// large as in the file.
+const ARRAY_MOST: usize = *limits::VOCAB.end();
 /// Longest key, in bytes (the format's own limit).
 const KEY_MOST: u64 = 65_535;
 
@@ -220,6 +224,12 @@ fn read_array(reader: &mut Reader<'_>, key: &str) -> Result<Value, Fault> {
     let count = reader.u64(format_args!("the length of array {shown}"))?;
     let count = reader.check_count(count, size, format_args!("the length of array {shown}"))?;
     let wanted = key.starts_with("tokenizer.ggml.");
+    if wanted && count > ARRAY_MOST {
+        let at = reader.at() - 8;
+        return Err(bad!(
+            "the length of array {shown} at byte {at} is {count}; it may be at most {ARRAY_MOST}"
+        ));
+    }
     match kind {
         "string" => read_texts(reader, &shown, count, wanted),
         _ if !wanted => {
