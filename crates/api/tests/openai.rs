@@ -140,7 +140,6 @@ fn out_of_range_is_refused() {
         ("frequency_penalty", json!(-3), "from -2 to 2"),
         ("n", json!(0), "from 1 to 8"),
         ("n", json!(9), "from 1 to 8"),
-        ("max_tokens", json!(0), "at least 1"),
         ("stop", json!(vec!["x"; 17]), "at most 16"),
         ("stop[1]", json!(["x", ""]), "from 1 to 1024"),
         ("stop[0]", json!("x".repeat(1025)), "from 1 to 1024"),
@@ -152,6 +151,14 @@ fn out_of_range_is_refused() {
         refused(chat_with(&json!({name: value})), field, words);
         refused(completion_with(&json!({name: value})), field, words);
     }
+}
+
+#[test]
+fn no_tokens_at_all_is_a_request_to_score_a_text_and_never_a_chat() {
+    let nothing = json!({"max_tokens": 0});
+    assert_eq!(completion_with(&nothing).unwrap().requests[0].max_tokens, Some(0));
+    refused(chat_with(&nothing), "max_tokens", "at least 1");
+    refused(chat_with(&json!({"max_completion_tokens": 0})), "max_completion_tokens", "at least 1");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `/v1/completions`.
 
-use super::common::{Checked, Common, check_max_tokens, check_top_logprobs};
+use super::common::{Checked, Common, check_top_logprobs};
 use super::fields::Prompts;
 use super::{Caller, Job, Limits, json, pick_model};
 use crate::error::Error;
@@ -30,7 +30,8 @@ pub fn read(body: &[u8], models: &[ModelCard], caller: Caller<'_>, limits: Limit
     let card = pick_model(models, common.model.as_deref())?;
     let checked = common.check(card, limits)?;
     fields.refuse_unsupported(checked.n)?;
-    let max_tokens = check_max_tokens("max_tokens", common.max_tokens)?.or(Some(DEFAULT_MAX_TOKENS));
+    // 0 is right here, as with OpenAI: with `echo` and `logprobs` it scores a text.
+    let max_tokens = common.max_tokens.or(Some(DEFAULT_MAX_TOKENS));
     let logprobs = fields.logprobs.map(|top| check_top_logprobs("logprobs", top)).transpose()?;
     let prompts = check_prompts(fields.prompt, card)?;
     check_choices(prompts.len(), checked.n, limits)?;
