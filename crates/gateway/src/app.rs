@@ -78,13 +78,17 @@ impl App {
 }
 
 pub async fn not_found(uri: axum::http::Uri) -> Response {
-    let path: String = uri.path().chars().take(100).collect();
-    Refusal(Error::new(Reason::NotFound, format!("there is nothing at `{path}`"))).into_response()
+    let message = format!("there is nothing at `{}`", shown(&uri));
+    Refusal(Error::new(Reason::NotFound, message)).into_response()
+}
+
+/// As much of a path as an answer repeats.
+fn shown(uri: &axum::http::Uri) -> String {
+    uri.path().chars().take(100).collect()
 }
 
 pub async fn method_not_allowed(method: Method, uri: axum::http::Uri) -> Response {
-    let message =
-        format!("`{}` does not take {}; the `allow` header says what it takes", uri.path(), method.as_str());
+    let message = format!("`{}` does not take {method}; the `allow` header says what it takes", shown(&uri));
     Refusal(Error::new(Reason::MethodNotAllowed, message)).into_response()
 }
 

@@ -116,9 +116,14 @@ pub async fn accept_until(
     if timeout(drain.timeout, door.refuse_while(&mut running, &mut late)).await.is_err() {
         tracing::warn!(connections = running.len(), "the time to drain is over; ending what still runs");
         drain.closing.cancel();
-        let _ = timeout(FLUSH, running.join_all()).await;
+        let _ = timeout(FLUSH, all_ended(&mut running)).await;
     }
-    let _ = timeout(FLUSH, late.join_all()).await;
+    let _ = timeout(FLUSH, all_ended(&mut late)).await;
+}
+
+/// Waits for all of them. (`JoinSet::join_all` would pass on the panic of a connection, and the drain would end there.)
+async fn all_ended(connections: &mut JoinSet<()>) {
+    while connections.join_next().await.is_some() {}
 }
 
 /// Where connections come in.

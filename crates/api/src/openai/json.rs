@@ -36,7 +36,10 @@ fn explain(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     }
     let text = inner.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(head, _)| head);
-    Error::invalid(path.clone(), format!("`{}`: {}", shorten(&path), shorten(&in_json_terms(text))))
+    // A path may hold a client's own key, of any length.
+    let path = shorten(&path);
+    let message = format!("`{path}`: {}", shorten(&in_json_terms(text)));
+    Error::invalid(path, message)
 }
 
 fn malformed(error: &serde_json::Error) -> Error {
