@@ -26,6 +26,7 @@ pub fn serve(config: Server) -> anyhow::Result<()> {
     let addresses = Addresses { http: api.local_addr()?, admin: admin.local_addr()? };
 
     let metrics = Metrics::new();
+    metrics.build(env!("CARGO_PKG_VERSION"));
     let service = Runtime::new(Arc::clone(&metrics));
     let control = control::spawn(admin, service.clone(), Arc::clone(&metrics))
         .context("cannot start the control plane")?;
@@ -92,10 +93,11 @@ impl Serving {
     }
 
     fn greet(&self, loaded: &[Loaded]) -> anyhow::Result<()> {
+        self.service.ready();
+        // Only now: whoever waits for the file may ask at once.
         if let Some(path) = &self.config.announce {
             announce(path, &self.addresses)?;
         }
-        self.service.ready();
         let banner = banner::Banner {
             compute: &self.compute,
             models: loaded,
@@ -142,11 +144,15 @@ fn announce(path: &Path, addresses: &Addresses) -> anyhow::Result<()> {
 }
 
 fn gateway_config(config: &Server) -> GatewayConfig {
+    let default = GatewayConfig::default();
+    let body_limit = usize::try_from(config.body_limit).unwrap_or(usize::MAX);
     GatewayConfig {
         api_keys: config.api_keys.clone(),
-        body_limit: usize::try_from(config.body_limit).unwrap_or(usize::MAX),
+        body_limit,
+        // Room for one body of the largest size, or none of them could ever be read.
+        body_memory: default.body_memory.max(body_limit),
         drain_timeout: config.drain,
-        ..GatewayConfig::default()
+        ..default
     }
 }
 
