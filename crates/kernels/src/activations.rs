@@ -166,7 +166,10 @@ impl Writer<'_> {
         let inverse = s.splat(if peak > 0.0 { 127.0 / peak } else { 0.0 });
         let q = [s.to_i32(s.mul(x[0], inverse)), s.to_i32(s.mul(x[1], inverse))];
         let sum = s.isum(s.iadd(q[0], q[1]));
+        // Halves, as in the formats' reference kernels, whose rounding this engine follows.
         let scale = peak * (1.0 / 127.0);
+        let (half, bias) = (s.half(s.splat(scale)), s.half(s.splat(scale * sum as f32)));
+        let (scale, bias) = (s.largest(half), s.largest(bias));
         let at = row * (self.width / BLOCK) + block;
         // SAFETY: the block is this thread's by the caller's word; `part` checks the bounds.
         unsafe {
@@ -174,7 +177,7 @@ impl Writer<'_> {
             s.store_i8(bytes.as_mut_ptr(), q[0]);
             s.store_i8(bytes.as_mut_ptr().add(LANES), q[1]);
             self.scales.part(at, 1)[0] = scale;
-            self.biases.part(at, 1)[0] = scale * sum as f32;
+            self.biases.part(at, 1)[0] = bias;
             self.sums.part(at, 1)[0] = sum;
         }
     }

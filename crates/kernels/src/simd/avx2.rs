@@ -114,6 +114,10 @@ impl Simd for Avx2 {
         ])
     }
     #[inline(always)]
+    fn half(self, a: Self::F) -> Self::F {
+        proven!([_mm256_cvtph_ps(_mm256_cvtps_ph::<0>(a[0])), _mm256_cvtph_ps(_mm256_cvtps_ph::<0>(a[1]))])
+    }
+    #[inline(always)]
     fn sum(self, a: Self::F) -> f32 {
         proven!({
             let v = _mm256_add_ps(a[0], a[1]);

@@ -103,6 +103,10 @@ impl Simd for Avx512 {
         ))))
     }
     #[inline(always)]
+    fn half(self, a: __m512) -> __m512 {
+        proven!(_mm512_cvtph_ps(_mm512_cvtps_ph::<0>(a)))
+    }
+    #[inline(always)]
     fn sum(self, a: __m512) -> f32 {
         proven!(_mm512_reduce_add_ps(a))
     }

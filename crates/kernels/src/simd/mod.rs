@@ -52,6 +52,8 @@ pub(crate) trait Simd: Copy {
     fn round(self, a: Self::F) -> Self::F;
     /// 2 to the power of `a`, which holds integers from -126 to 127.
     fn pow2(self, a: Self::F) -> Self::F;
+    /// Rounded to what IEEE halves hold.
+    fn half(self, a: Self::F) -> Self::F;
     /// The sum of all lanes, always in the same order.
     fn sum(self, a: Self::F) -> f32;
     /// The largest lane.

@@ -67,6 +67,10 @@ impl Simd for Portable {
         a.map(|x| f32::from_bits(((x as i32 + 127) as u32) << 23))
     }
     #[inline(always)]
+    fn half(self, a: Self::F) -> Self::F {
+        a.map(|x| f16::from_f32(x).to_f32())
+    }
+    #[inline(always)]
     fn sum(self, a: Self::F) -> f32 {
         let a: [f32; 8] = from_fn(|i| a[i] + a[i + 8]);
         let a: [f32; 4] = from_fn(|i| a[i] + a[i + 4]);
