@@ -142,6 +142,13 @@ impl PrefixCache {
         self.blocks.cool(count)
     }
 
+    /// Nobody finds a held block by its name any more.
+    pub fn unpublish(&mut self, block: u32) {
+        if let Some(name) = self.names[block as usize].take() {
+            self.index.remove(&name);
+        }
+    }
+
     /// Gives up to `count` kept blocks up, the one left longest ago first. Returns how many.
     pub fn shed(&mut self, count: usize) -> usize {
         let shed = (0..count).map_while(|_| self.unheld.pop().map(|block| self.forget(block)));
@@ -149,9 +156,7 @@ impl PrefixCache {
     }
 
     fn forget(&mut self, block: u32) {
-        if let Some(name) = self.names[block as usize].take() {
-            self.index.remove(&name);
-        }
+        self.unpublish(block);
         self.blocks.discard(block);
     }
 
