@@ -98,8 +98,13 @@ fn one(model: &config::Model, compute: &Compute, service: &Runtime) -> anyhow::R
         kv_tokens,
         chat: template.is_some(),
     };
-    let config =
-        LaneConfig { max_seqs: model.max_seqs, queue: u32::try_from(model.queue)?, ..LaneConfig::default() };
+    let config = LaneConfig {
+        max_seqs: model.max_seqs,
+        queue: u32::try_from(model.queue)?,
+        prefix_cache: model.prefix_cache,
+        parking: model.parking.clone(),
+        ..LaneConfig::default()
+    };
     let engine = Box::new(engine);
     service.add(ModelParts { name: model.name.clone(), engine, tokenizer, template, config })?;
     Ok(loaded)

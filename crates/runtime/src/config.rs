@@ -1,5 +1,6 @@
 //! The limits of a lane.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The limits of a lane. The engine's own sizes (context, blocks, rows) come from its shape.
@@ -23,6 +24,8 @@ pub struct LaneConfig {
     pub inline_bytes: usize,
     /// Whether prompts with the same beginning share what was computed for it, also after each other. Default true.
     pub prefix_cache: bool,
+    /// Where KV blocks go that have to make way.
+    pub parking: Parking,
     /// Whether a few steps are measured before serving, to seed the cost model. Default true.
     pub warm_up: bool,
 }
@@ -38,7 +41,28 @@ impl Default for LaneConfig {
             token_ring: 1024,
             inline_bytes: 2048,
             prefix_cache: true,
+            parking: Parking::default(),
             warm_up: true,
         }
+    }
+}
+
+/// Where KV blocks go that have to make way, so that they need not be computed again: memory first, then a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parking {
+    /// Most bytes in memory, taken as they are needed. All blocks go through it: 0 means no parking. It should hold the
+    /// longest sequence. Default 64 MiB.
+    pub memory: usize,
+    /// The folder of the file. `None`: there is no file. Default `None`.
+    pub folder: Option<PathBuf>,
+    /// Most bytes in the file. Default 4 GiB.
+    pub file: u64,
+    /// Sequences whose blocks are read back before it is their turn. Default 2.
+    pub ahead: usize,
+}
+
+impl Default for Parking {
+    fn default() -> Self {
+        Self { memory: 64 << 20, folder: None, file: 4 << 30, ahead: 2 }
     }
 }

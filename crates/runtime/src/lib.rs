@@ -13,6 +13,7 @@
 //! - `events`: from the token ring to text, stop strings and usage.
 //! - `request`: what goes through the mailbox and what comes back.
 //! - `lane`: the thread.
+//! - `park`: the parking store of a lane.
 //! - `text`: the text side of a model.
 //! - `turnstile`: lanes take turns on the one compute team.
 
@@ -21,11 +22,12 @@ mod events;
 mod generate;
 mod lane;
 pub mod memory;
+mod park;
 mod request;
 pub mod runtime;
 mod text;
 mod turnstile;
 
-pub use config::LaneConfig;
+pub use config::{LaneConfig, Parking};
 pub use memory::{MemoryConfig, MemoryWatch, Remedies};
 pub use runtime::{Drained, ModelParts, Runtime, StartError};

@@ -11,15 +11,15 @@ use plimsoll_model::checkpoint;
 use plimsoll_model::decoder::{Decoder, Options};
 use plimsoll_model::template::ChatTemplate;
 use plimsoll_model::tokenizer::Tokenizer;
-use plimsoll_runtime::{LaneConfig, ModelParts, Runtime};
+use plimsoll_runtime::{LaneConfig, ModelParts, Parking, Runtime};
 use plimsoll_telemetry::Metrics;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// A runtime that serves SmolLM2 with so many KV blocks.
-fn smollm2(blocks: usize) -> (Arc<Runtime>, Arc<Metrics>) {
+/// A runtime that serves SmolLM2 with so many KV blocks, and so many bytes to park them in.
+fn smollm2(blocks: usize, parking: usize) -> (Arc<Runtime>, Arc<Metrics>) {
     #[expect(clippy::disallowed_methods, reason = "a test is told where the model lies by ./test")]
     let path = std::env::var("PLIMSOLL_TEST_SMOLLM2")
         .expect("PLIMSOLL_TEST_SMOLLM2 must name SmolLM2-135M-Instruct.Q4_1.gguf; ./test sets it");
@@ -33,7 +33,9 @@ fn smollm2(blocks: usize) -> (Arc<Runtime>, Arc<Metrics>) {
     let template = ChatTemplate::new(template, "<|im_start|>", "<|im_end|>").unwrap();
     let metrics = Metrics::new();
     let runtime = Runtime::new(metrics.clone());
-    let (name, template, config) = (common::MODEL.into(), Some(template), LaneConfig::default());
+    let parking = Parking { memory: parking, ..Parking::default() };
+    let config = LaneConfig { parking, ..LaneConfig::default() };
+    let (name, template, config) = (common::MODEL.into(), Some(template), config);
     runtime.add(ModelParts { name, engine: Box::new(engine), tokenizer, template, config }).unwrap();
     runtime.ready();
     (runtime, metrics)
@@ -55,22 +57,20 @@ async fn run(runtime: Arc<Runtime>, request: GenerateRequest) -> Outcome {
     read(runtime.generate(request).await.unwrap()).await
 }
 
-/// Prompt tokens that sequences of the batch began with, computed or found, however often.
-fn prompt_tokens(metrics: &Metrics) -> f64 {
+/// The sum of the counters whose lines begin so.
+fn counted(metrics: &Metrics, name: &str) -> f64 {
     let text = metrics.render();
-    let lines = text.lines().filter(|line| line.starts_with("plimsoll_prefix_tokens_total"));
+    let lines = text.lines().filter(|line| line.starts_with(name));
     lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixteen_say_what_each_says_alone() {
-    // Sixteen of them want some 110 blocks.
-    let (runtime, metrics) = smollm2(24);
+/// Sixteen requests at once say what each says alone, where they fight for 24 blocks and want some 110.
+async fn check_sixteen(parking: usize) -> Arc<Metrics> {
+    let (runtime, metrics) = smollm2(24, parking);
     let mut alone = Vec::new();
     for i in 0..16 {
         alone.push(run(runtime.clone(), asked(i)).await.texts);
     }
-    let read_alone = prompt_tokens(&metrics);
     let mut crowd = JoinSet::new();
     for i in 0..16 {
         let runtime = runtime.clone();
@@ -80,14 +80,33 @@ async fn sixteen_say_what_each_says_alone() {
         let (i, texts) = client.unwrap();
         assert_eq!(texts, alone[i], "request {i}");
     }
-    assert!(prompt_tokens(&metrics) > 2.0 * read_alone, "nobody was preempted and had to be read again");
     assert_eq!(runtime.drain(Duration::from_secs(60)).dropped, 0);
     assert!(metrics.render().contains("plimsoll_kv_blocks{model=\"scripted\",state=\"used\"} 0"));
+    metrics
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_say_what_each_says_alone_and_after_being_computed_again() {
+    let metrics = check_sixteen(0).await;
+    // Each prompt twice, computed or found; whoever was preempted, once more each time.
+    let tokens = counted(&metrics, "plimsoll_prefix_tokens_total");
+    let (runtime, roomy) = smollm2(256, 0);
+    for i in 0..16 {
+        run(runtime.clone(), asked(i)).await;
+    }
+    let once = counted(&roomy, "plimsoll_prefix_tokens_total");
+    assert!(tokens > 2.0 * once, "nobody was preempted: {tokens} tokens, {once} in the prompts");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_say_what_each_says_alone_and_after_being_parked() {
+    let metrics = check_sixteen(256 << 20).await;
+    assert!(counted(&metrics, "plimsoll_park_moves_total{direction=\"in\"") > 0.0, "nobody was parked");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_prefix_that_was_found_says_what_it_says_when_computed() {
-    let (runtime, _) = smollm2(256);
+    let (runtime, _) = smollm2(256, 0);
     for i in 0..6 {
         let first = run(runtime.clone(), asked(i)).await;
         let again = run(runtime.clone(), asked(i)).await;

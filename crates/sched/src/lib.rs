@@ -2,7 +2,7 @@
 //! virtual one.
 //!
 //! Never here: threads, a clock (time is a parameter: the [`Duration`](std::time::Duration) since the lane started),
-//! I/O, the tokens themselves (only how many there are).
+//! I/O, the tokens themselves (only how many there are, and the names of their blocks).
 //!
 //! - [`gate`]: admission, on any thread: exact reservations of places and tokens.
 //! - [`snapshot`]: what the planner last published about itself, which the gate's answers are computed from.
@@ -19,6 +19,6 @@ mod sync;
 
 pub use cost::{CostModel, Load};
 pub use gate::{Bounds, Gate, Refusal, Ticket};
-pub use plan::{Arrival, BlockCopy, Event, LogitRows, Plan, PlannedSpan, SeqId, Start};
+pub use plan::{Arrival, BlockCopy, Event, LogitRows, Moves, Parking, Plan, PlannedSpan, SeqId, Start};
 pub use planner::{Limits, Planner};
 pub use snapshot::Snapshot;

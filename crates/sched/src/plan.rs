@@ -1,6 +1,6 @@
 //! What goes into the planner and comes out of it.
 
-use plimsoll_kv::BlockHash;
+use plimsoll_kv::{BlockHash, Move};
 use std::time::Duration;
 
 /// A sequence, numbered in the order of arrival: a smaller one is older.
@@ -39,6 +39,11 @@ pub enum Event {
     Paused(SeqId),
     /// Its token ring has room again.
     Resumed(SeqId),
+    /// What was fetched for it from the parking store is at hand.
+    Fetched(SeqId),
+    /// The parking store does not have what it was given of it, or cannot say. It is computed again. When that shows at
+    /// a load of the last plan, the spans of that plan must not be computed.
+    ParkLost(SeqId),
     /// Generated tokens filled another block of a sequence, which is to be shared by this name.
     Filled(SeqId, BlockHash),
     /// The last plan was computed, and one token sampled for each of its spans that asked for the last row's logits.
@@ -47,7 +52,7 @@ pub enum Event {
         elapsed: Duration,
     },
     /// The spans of the last plan were not computed. Their sequences stay as they were; whoever must not go on is
-    /// cancelled as well, and so is whoever had a block copied to it that may not be there.
+    /// cancelled as well, and so is whoever was to have a block moved to it that may not be there.
     StepFailed,
 }
 
@@ -93,6 +98,8 @@ pub struct Start {
     pub seq: SeqId,
     /// How many tokens need not be computed, because another sequence did.
     pub shared: usize,
+    /// How many of the next ones come back from the parking store.
+    pub restored: usize,
 }
 
 /// A block to be copied before the step: it is shared, and the sequence is about to write to it.
@@ -106,11 +113,38 @@ pub struct BlockCopy {
     pub to: u32,
 }
 
+/// A block that goes to the parking store or comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parking {
+    /// Whose.
+    pub seq: SeqId,
+    /// The block in the slab and the slot in the store.
+    pub at: Move,
+}
+
+/// What the lane does with blocks before it computes, in the order of the fields.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Moves {
+    /// Slots of the parking store whose contents nobody wants any more.
+    pub discards: Vec<u32>,
+    /// Blocks to be saved. Should the store have no room, [`Event::ParkLost`].
+    pub saves: Vec<Parking>,
+    /// Blocks to be loaded.
+    pub loads: Vec<Parking>,
+    /// Blocks to be copied.
+    pub copies: Vec<BlockCopy>,
+    /// Sequences that need nothing of what was fetched for them any more.
+    pub fetched: Vec<SeqId>,
+    /// Sequences whose slots, from this block on, are wanted at hand soon: [`Event::Fetched`] or [`Event::ParkLost`]
+    /// is to follow.
+    pub fetches: Vec<(SeqId, usize)>,
+}
+
 /// What runs in the next step. Reused from step to step, so that planning does not allocate.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
-    /// Blocks to be copied before anything is computed.
-    pub copies: Vec<BlockCopy>,
+    /// What happens to blocks before anything is computed, also when there is nothing to compute.
+    pub moves: Moves,
     /// Decodes first, then prefill chunks. Empty: nothing can run now.
     pub spans: Vec<PlannedSpan>,
     /// Sequences whose blocks were taken away; they wait, and what the cache no longer has is computed again. Their
@@ -125,7 +159,13 @@ pub struct Plan {
 impl Plan {
     /// Empties it, and keeps its memory.
     pub(crate) fn clear(&mut self) {
-        self.copies.clear();
+        let Moves { discards, saves, loads, copies, fetched, fetches } = &mut self.moves;
+        discards.clear();
+        saves.clear();
+        loads.clear();
+        copies.clear();
+        fetched.clear();
+        fetches.clear();
         self.spans.clear();
         self.preempted.clear();
         self.starts.clear();

@@ -24,6 +24,9 @@ impl Lane {
             context: 4096,
             blocks,
             step_budget: Duration::from_secs(1),
+            park_blocks: 0,
+            park_move: Duration::ZERO,
+            park_ahead: 0,
         };
         let planner = Planner::new(limits, CostModel::default(), Arc::new(Snapshot::default()));
         Self { planner, plan: Plan::default(), events: Vec::new(), rows: 0, shared: 0 }
@@ -160,7 +163,7 @@ fn continuations_share_their_prompt_and_copy_what_they_write_to() {
             }
             let counts = lane.planner.block_counts();
             assert_eq!(counts.shared, (len - 1) / 16, "{len} tokens");
-            let copies = lane.plan.copies.len();
+            let copies = lane.plan.moves.copies.len();
             assert_eq!(copies, if (len - 1) % 16 == 0 { 0 } else { 3 }, "{len} tokens");
             lane.first_tokens();
             assert_eq!(lane.shared, 3 * (len - 1), "{len} tokens");

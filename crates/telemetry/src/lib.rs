@@ -13,4 +13,4 @@ mod model;
 mod process;
 
 pub use metrics::{CONTENT_TYPE, Metrics};
-pub use model::{KvBlocks, ModelMetrics, Step};
+pub use model::{KvBlocks, ModelMetrics, Parked, Step};

@@ -49,6 +49,19 @@ pub struct KvBlocks {
     pub free: usize,
 }
 
+/// What went to the parking store and came back, in blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Parked {
+    /// Saved since the last time.
+    pub saved: usize,
+    /// Loaded since the last time.
+    pub loaded: usize,
+    /// In its memory now.
+    pub memory: usize,
+    /// In its file now.
+    pub file: usize,
+}
+
 /// The metrics of one model. Recording touches atomics only, except where a method says otherwise.
 pub struct ModelMetrics {
     queue_depth: IntGauge,
@@ -59,6 +72,10 @@ pub struct ModelMetrics {
     kv_shared: IntGauge,
     kv_cached: IntGauge,
     kv_free: IntGauge,
+    park_memory: IntGauge,
+    park_file: IntGauge,
+    park_saved: IntCounter,
+    park_loaded: IntCounter,
     pools: IntGaugeVec,
     ttft: Histogram,
     itl: Histogram,
@@ -79,6 +96,9 @@ impl ModelMetrics {
     pub(crate) fn new(registry: &Registry, model: &str) -> Self {
         let new = Maker { registry, model };
         let kv = new.gauges("plimsoll_kv_blocks", "KV cache blocks, by state.", "state");
+        let parked = new.gauges("plimsoll_parked_blocks", "KV blocks in the parking store.", "place");
+        let moved =
+            new.counters("plimsoll_park_moves_total", "KV blocks parked and brought back.", "direction");
         let prefix =
             new.counters("plimsoll_prefix_tokens_total", "Prompt tokens found or computed.", "result");
         let admissions = new.counters("plimsoll_admission_total", "Decisions at the door.", "decision");
@@ -91,6 +111,10 @@ impl ModelMetrics {
             kv_shared: kv.with_label_values(&["shared"]),
             kv_cached: kv.with_label_values(&["cached"]),
             kv_free: kv.with_label_values(&["free"]),
+            park_memory: parked.with_label_values(&["memory"]),
+            park_file: parked.with_label_values(&["file"]),
+            park_saved: moved.with_label_values(&["out"]),
+            park_loaded: moved.with_label_values(&["in"]),
             pools: new.gauges("plimsoll_pool_outstanding", "Objects out of their pool.", "pool"),
             ttft: new.histogram("plimsoll_ttft_seconds", "From arrival to the first token.", WAITS),
             itl: new.histogram("plimsoll_itl_seconds", "Between two tokens of a sequence.", STEPS),
@@ -178,6 +202,14 @@ impl ModelMetrics {
         self.kv_shared.set(gauge(blocks.shared));
         self.kv_cached.set(gauge(blocks.cached));
         self.kv_free.set(gauge(blocks.free));
+    }
+
+    /// KV blocks went to the parking store or came back.
+    pub fn parked(&self, parked: Parked) {
+        self.park_saved.inc_by(parked.saved as u64);
+        self.park_loaded.inc_by(parked.loaded as u64);
+        self.park_memory.set(gauge(parked.memory));
+        self.park_file.set(gauge(parked.file));
     }
 
     /// How many objects of a pool are out. Looks the pool up under a read lock: once per step at most.

@@ -27,6 +27,18 @@ pub struct EngineKeys {
     /// Memory for the KV cache of each model, such as 512MiB [default: 512MiB, or one full context if that is more]
     #[arg(long, env = "PLIMSOLL_KV_MEMORY", value_name = "SIZE")]
     pub kv_memory: Option<Size>,
+    /// Whether prompts with the same beginning share what was computed for it [default: true]
+    #[arg(long, env = "PLIMSOLL_PREFIX_CACHE", value_name = "BOOL")]
+    pub prefix_cache: Option<bool>,
+    /// Memory for KV blocks that make way for others, for each model; 0B computes them again instead [default: 64MiB]
+    #[arg(long, env = "PLIMSOLL_PARK_MEMORY", value_name = "SIZE")]
+    pub park_memory: Option<Size>,
+    /// Folder for what that memory has no room for; nothing is left there [default: none]
+    #[arg(long, env = "PLIMSOLL_PARK_FOLDER", value_name = "FOLDER")]
+    pub park_folder: Option<PathBuf>,
+    /// Most of that for each model [default: 4GiB]
+    #[arg(long, env = "PLIMSOLL_PARK_FILE", value_name = "SIZE")]
+    pub park_file: Option<Size>,
     /// Requests that may wait for each model [default: 256]
     #[arg(long, env = "PLIMSOLL_QUEUE", value_name = "N")]
     pub queue: Option<usize>,
@@ -121,6 +133,10 @@ impl EngineKeys {
             ctx: self.ctx.or(lower.ctx),
             max_seqs: self.max_seqs.or(lower.max_seqs),
             kv_memory: self.kv_memory.or(lower.kv_memory),
+            prefix_cache: self.prefix_cache.or(lower.prefix_cache),
+            park_memory: self.park_memory.or(lower.park_memory),
+            park_folder: self.park_folder.or(lower.park_folder),
+            park_file: self.park_file.or(lower.park_file),
             queue: self.queue.or(lower.queue),
         }
     }

@@ -14,6 +14,7 @@ pub mod units;
 use anyhow::{Context, bail, ensure};
 use file::File;
 use keys::{EngineKeys, Kernel, LogFormat, ServerKeys};
+use plimsoll_runtime::Parking;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,7 @@ const CTX: RangeInclusive<usize> = 16..=16_777_216;
 const MAX_SEQS: RangeInclusive<usize> = 1..=1024;
 const QUEUE: RangeInclusive<usize> = 1..=65_536;
 const KV_MEMORY: RangeInclusive<Size> = Size(1 << 20)..=Size(1 << 50);
+const PARK: RangeInclusive<Size> = Size(0)..=Size(1 << 50);
 const BODY_LIMIT: RangeInclusive<Size> = Size(1 << 10)..=Size(1 << 30);
 
 /// A server's configuration, every value in range.
@@ -72,6 +74,10 @@ pub struct Model {
     pub max_seqs: usize,
     /// Bytes for K and V; `None`: decided when the model's sizes are known.
     pub kv_memory: Option<u64>,
+    /// Whether prompts share their beginnings.
+    pub prefix_cache: bool,
+    /// Where KV blocks go that make way.
+    pub parking: Parking,
     /// Requests that may wait.
     pub queue: usize,
 }
@@ -149,10 +155,26 @@ fn model(named: &models::Named, wanted: &Wanted, file: &File) -> anyhow::Result<
                 .map(|size| in_range("kv_memory", size, &KV_MEMORY))
                 .transpose()?
                 .map(|size| size.0),
+            prefix_cache: keys.prefix_cache.unwrap_or(true),
+            parking: parking(&keys)?,
             queue: in_range("queue", keys.queue.unwrap_or(DEFAULT_QUEUE), &QUEUE)?,
         })
     };
     checked().with_context(|| format!("model `{}`", named.name))
+}
+
+fn parking(keys: &EngineKeys) -> anyhow::Result<Parking> {
+    let defaults = Parking::default();
+    let size = |name, size: Option<Size>, default| match size {
+        Some(size) => anyhow::Ok(in_range(name, size, &PARK)?.0),
+        None => Ok(default),
+    };
+    Ok(Parking {
+        memory: usize::try_from(size("park_memory", keys.park_memory, defaults.memory as u64)?)?,
+        folder: keys.park_folder.clone(),
+        file: size("park_file", keys.park_file, defaults.file)?,
+        ..defaults
+    })
 }
 
 fn read_file(path: Option<&Path>) -> anyhow::Result<File> {

@@ -49,7 +49,8 @@ mod tests {
 
     fn model(kv_memory: Option<u64>, max_seqs: usize) -> Model {
         let (name, source) = ("m".to_owned(), "m".to_owned());
-        Model { name, source, ctx: None, max_seqs, kv_memory, queue: 1 }
+        let parking = plimsoll_runtime::Parking::default();
+        Model { name, source, ctx: None, max_seqs, kv_memory, prefix_cache: true, parking, queue: 1 }
     }
 
     #[test]

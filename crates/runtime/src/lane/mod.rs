@@ -3,12 +3,14 @@
 //! - [`bell`]: how the thread sleeps and is woken.
 //! - [`worker`]: the loop: take in, plan, compute, deliver.
 //! - [`roster`]: the requests the thread has.
+//! - [`moves`]: blocks are copied, parked and brought back, before a step.
 //! - [`deliver`]: from logits to tokens in the rings.
 //! - [`spare`]: memory of blocks that no sequence needs, and how it goes back.
 //! - [`warm_up`]: what steps cost, measured before serving.
 
 mod bell;
 mod deliver;
+mod moves;
 mod roster;
 mod spare;
 mod warm_up;
@@ -17,10 +19,11 @@ mod worker;
 pub(crate) use bell::Bell;
 pub(crate) use spare::Spare;
 
-use crate::config::LaneConfig;
+use crate::config::{LaneConfig, Parking};
+use crate::park::{Sizes, Store};
 use crate::request::Request;
 use crate::turnstile::Turnstile;
-use plimsoll_model::engine::{BLOCK_TOKENS, Engine, Shape};
+use plimsoll_model::engine::{BLOCK_TOKENS, Engine};
 use plimsoll_ring::Ring;
 use plimsoll_sched::{Bounds, Gate, Limits, Snapshot};
 use plimsoll_telemetry::ModelMetrics;
@@ -28,7 +31,7 @@ use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const _: () = assert!(BLOCK_TOKENS == plimsoll_kv::BLOCK_TOKENS, "planner and engine must agree on a block");
 
@@ -105,7 +108,7 @@ impl Lane {
     /// # Errors
     /// When the thread could not be started, or the engine failed in the warm-up: why.
     pub(crate) fn start(parts: LaneParts) -> Result<Self, String> {
-        let limits = limits(parts.engine.shape(), &parts.config);
+        let limits = limits(&*parts.engine, &parts.config);
         let snapshot = Arc::<Snapshot>::default();
         let bounds = bounds(&limits, &parts.config);
         let shared = Arc::new(Shared {
@@ -118,13 +121,19 @@ impl Lane {
             mailbox: Ring::new(bounds.sequences as usize),
             phase: AtomicU8::new(Phase::Open as u8),
         });
+        let folder = parts.config.parking.folder.as_deref();
+        let sizes = park_sizes(&*parts.engine, &parts.config.parking);
+        let store = Store::open(sizes, folder, shared.bell.clone()).map_err(|error| {
+            let folder = folder.map(|folder| folder.display().to_string()).unwrap_or_default();
+            format!("no file for parked KV blocks can be made in `{folder}`: {error}")
+        })?;
         let (ready, is_ready) = mpsc::sync_channel(1);
         let name = format!("lane {}", parts.name);
         let theirs = shared.clone();
         let (ends, ended) = mpsc::sync_channel(0);
         let body = move || {
             let _ends: SyncSender<Never> = ends;
-            worker::run(parts, limits, &theirs, &ready);
+            worker::run(parts, limits, store, &theirs, &ready);
         };
         let thread = std::thread::Builder::new().name(name).spawn(body).map_err(|e| e.to_string())?;
         let lane = Self { shared, limits, thread: Mutex::new(Some(thread)), ended: Mutex::new(ended) };
@@ -181,7 +190,21 @@ impl Drop for Lane {
     }
 }
 
-fn limits(shape: &Shape, config: &LaneConfig) -> Limits {
+/// The parking store's sizes in blocks.
+fn park_sizes(engine: &dyn Engine, config: &Parking) -> Sizes {
+    let block = engine.block_bytes().max(1);
+    let most = u32::MAX as usize / 2;
+    let file = if config.folder.is_some() { config.file / block as u64 } else { 0 };
+    let file = usize::try_from(file).unwrap_or(most).min(most);
+    Sizes { block, memory: (config.memory / block).min(most), file }
+}
+
+/// Bytes per second at which blocks are thought to go to the parking store and come back.
+const PARK_RATE: f64 = 1e9;
+
+fn limits(engine: &dyn Engine, config: &LaneConfig) -> Limits {
+    let shape = engine.shape();
+    let park = park_sizes(engine, &config.parking);
     let max_seqs = config.max_seqs.min(shape.max_rows).min(shape.max_logits).max(1);
     Limits {
         max_seqs,
@@ -190,6 +213,9 @@ fn limits(shape: &Shape, config: &LaneConfig) -> Limits {
         context: shape.context,
         blocks: shape.blocks,
         step_budget: config.step_budget,
+        park_blocks: park.slots(),
+        park_ahead: config.parking.ahead,
+        park_move: Duration::from_secs_f64(park.block as f64 / PARK_RATE),
     }
 }
 

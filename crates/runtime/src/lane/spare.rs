@@ -50,15 +50,20 @@ impl Shedder {
         self.due > 0
     }
 
-    /// Gives a few blocks back if that is wanted: free ones first, then those left longest ago.
-    pub(super) fn give_back(&mut self, spare: &Spare, planner: &mut Planner, engine: &mut dyn Engine) {
+    /// Gives a few blocks back if that is wanted: free ones first, then those left longest ago. Returns whether it is.
+    pub(super) fn give_back(
+        &mut self,
+        spare: &Spare,
+        planner: &mut Planner,
+        engine: &mut dyn Engine,
+    ) -> bool {
         let wanted = spare.wanted.swap(0, SeqCst);
         if wanted > 0 {
             self.due = usize::try_from(wanted.div_ceil(self.block_bytes)).unwrap_or(usize::MAX);
         }
         let now = self.due.min(AT_ONCE);
         if now == 0 {
-            return;
+            return false;
         }
         planner.shed(now.saturating_sub(planner.warm()));
         self.blocks.clear();
@@ -68,6 +73,7 @@ impl Shedder {
         engine.release_blocks(&self.blocks);
         let is_all = self.blocks.len() < now;
         self.due = if is_all { 0 } else { self.due - now };
+        true
     }
 
     /// Says what could be given back.

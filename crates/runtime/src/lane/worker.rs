@@ -2,9 +2,11 @@
 
 use super::bell::Sleeper;
 use super::deliver::Delivery;
+use super::moves::Mover;
 use super::roster::Roster;
 use super::spare::Shedder;
 use super::{LaneParts, Phase, Shared, warm_up};
+use crate::park::Store;
 use crate::turnstile::Turnstile;
 use plimsoll_api::error::{Error, Reason};
 use plimsoll_kv::Counts;
@@ -21,7 +23,13 @@ use std::time::{Duration, Instant};
 const NICE: i32 = 5;
 
 /// The body of a lane's thread. Says on `ready` when it begins to serve, or why it does not.
-pub(super) fn run(parts: LaneParts, limits: Limits, shared: &Shared, ready: &SyncSender<Result<(), String>>) {
+pub(super) fn run(
+    parts: LaneParts,
+    limits: Limits,
+    store: Store,
+    shared: &Shared,
+    ready: &SyncSender<Result<(), String>>,
+) {
     let _last = Last { shared };
     // Below the gateway's threads: a new arrival is looked at while a step computes. Where the system cannot, it is
     // slower to answer under load, no more.
@@ -43,6 +51,7 @@ pub(super) fn run(parts: LaneParts, limits: Limits, shared: &Shared, ready: &Syn
         ends: parts.ends,
         turnstile: parts.turnstile,
         planner: Planner::new(limits, cost, shared.snapshot.clone()),
+        store,
         shared,
         roster: Roster::default(),
         plan: Plan::default(),
@@ -85,6 +94,7 @@ struct Worker<'a> {
     ends: Vec<u32>,
     turnstile: Arc<Turnstile>,
     planner: Planner,
+    store: Store,
     shared: &'a Shared,
     roster: Roster,
     shedder: Shedder,
@@ -104,15 +114,20 @@ impl Worker<'_> {
         while !self.is_over() {
             self.take_in();
             // Between two plans: no block that is free now is read or written by one.
-            self.shedder.give_back(&self.shared.spare, &mut self.planner, &mut *self.engine);
+            if self.shedder.give_back(&self.shared.spare, &mut self.planner, &mut *self.engine) {
+                self.store.trim();
+            }
             let now = self.begun.elapsed();
             self.planner.step(now, self.roster.events.drain(..), &mut self.plan);
             self.shared_tokens = self.plan.starts.iter().map(|start| self.roster.start(start)).sum();
             self.publish();
-            if self.plan.spans.is_empty() && !self.shedder.is_due() {
-                self.shared.bell.sleep(&sleeper, || !self.shared.mailbox.is_empty());
-            } else {
+            if !self.move_blocks() {
+                continue;
+            }
+            if !self.plan.spans.is_empty() {
                 self.step();
+            } else if self.roster.events.is_empty() && !self.shedder.is_due() {
+                self.shared.bell.sleep(&sleeper, || !self.shared.mailbox.is_empty());
             }
         }
         self.take_in();
@@ -134,11 +149,38 @@ impl Worker<'_> {
             self.roster.arrive(request);
             has_news = true;
         }
+        self.store.news(&mut self.roster.events);
         // Also after an arrival: a request that was cancelled in the mailbox rang before it was seen.
         if self.shared.bell.take() || has_news {
             let metrics = &self.shared.metrics;
             self.roster.look(|request| metrics.finished(request.arrived.elapsed()));
         }
+    }
+
+    /// Parks, brings back and copies blocks. Returns whether the plan's spans can be computed.
+    fn move_blocks(&mut self) -> bool {
+        let moved = catch_unwind(AssertUnwindSafe(|| {
+            let mut mover = Mover {
+                engine: &mut *self.engine,
+                store: &self.store,
+                planner: &self.planner,
+                metrics: &self.shared.metrics,
+                events: &mut self.roster.events,
+            };
+            mover.make(&self.plan.moves)
+        }));
+        match moved {
+            Ok(true) => {
+                self.store.news(&mut self.roster.events);
+                return true;
+            }
+            Ok(false) => self.roster.events.insert(0, Event::StepFailed),
+            Err(panic) => {
+                self.roster.events.extend(self.plan.moves.saves.iter().map(|save| Event::ParkLost(save.seq)));
+                self.fail(&message(&*panic), true);
+            }
+        }
+        false
     }
 
     fn step(&mut self) {
@@ -164,9 +206,6 @@ impl Worker<'_> {
     }
 
     fn compute(&mut self) -> Result<(), StepError> {
-        for copy in &self.plan.copies {
-            self.engine.copy_block(copy.from, copy.to);
-        }
         let mut spans: Vec<Span<'_>> = std::mem::take(&mut self.spans);
         spans.extend(self.plan.spans.iter().filter_map(|planned| {
             let (i, choice) = self.roster.find(planned.seq)?;
@@ -209,8 +248,9 @@ impl Worker<'_> {
         self.engine.recover();
         let error =
             Error::new(Reason::Engine, "the engine failed while it computed this request; others go on");
-        let copied = self.plan.copies.iter().map(|copy| copy.seq);
-        self.roster.fail(self.plan.spans.iter().map(|span| span.seq).chain(copied), &error);
+        let moves = &self.plan.moves;
+        let moved = moves.copies.iter().map(|copy| copy.seq).chain(moves.loads.iter().map(|load| load.seq));
+        self.roster.fail(self.plan.spans.iter().map(|span| span.seq).chain(moved), &error);
         self.roster.events.insert(0, Event::StepFailed);
     }
 

@@ -1,7 +1,7 @@
 //! Who is in the batch, and who has which blocks.
 
 use super::Planner;
-use super::sequence::{Place, Sequence};
+use super::sequence::{Fetch, Place, Sequence};
 use crate::plan::{BlockCopy, Plan, Start};
 use plimsoll_kv::BLOCK_TOKENS;
 
@@ -15,6 +15,7 @@ impl Planner {
     }
 
     fn preempt(&mut self, i: usize, plan: &mut Plan) {
+        self.park(i, plan);
         self.strip(i);
         let sequence = &mut self.sequences[i];
         if sequence.is(Place::Active) {
@@ -82,19 +83,24 @@ impl Planner {
             if !self.sequences[i].is(Place::Waiting) {
                 continue;
             }
-            if !self.awaits(i) && !self.join(i, taken, plan) {
+            if self.awaits(i) {
+                self.fetch(i, plan);
+            } else if !self.join(i, taken, plan) {
                 break;
             }
             taken += 1;
         }
     }
 
-    /// Whether the next block sequence `i` lacks is being computed by one of the batch. That one goes on, or leaves the
-    /// batch: the wait ends.
+    /// Whether the next block sequence `i` lacks is on its way from the parking store, or being computed by one of the
+    /// batch. That one goes on, or leaves the batch: the wait ends.
     fn awaits(&self, i: usize) -> bool {
         let sequence = &self.sequences[i];
         if !sequence.blocks.is_empty() {
             return false;
+        }
+        if let Some(from) = self.parked_from(i) {
+            return !matches!(sequence.fetch, Fetch::Ready(at_hand) if at_hand <= from);
         }
         if let Some(origin) = self.origin(i) {
             return origin.computed < origin.prompt;
@@ -110,12 +116,12 @@ impl Planner {
     }
 
     /// How many blocks of sequence `i` are there by name. A block is there only if the one before it is.
-    fn found(&self, i: usize) -> usize {
+    pub(super) fn found(&self, i: usize) -> usize {
         self.sequences[i].shareable().partition_point(|&name| self.kv.has(name))
     }
 
     /// The sequence that `i` takes its prompt's blocks over from, while that is in the batch.
-    fn origin(&self, i: usize) -> Option<&Sequence> {
+    pub(super) fn origin(&self, i: usize) -> Option<&Sequence> {
         let origin = self.find(self.sequences[i].fork_of?)?;
         Some(&self.sequences[origin]).filter(|origin| origin.is(Place::Active))
     }
@@ -144,9 +150,15 @@ impl Planner {
         let granted = self.kv.allocate_into(missing, &mut sequence.blocks);
         debug_assert!(granted, "blocks were counted and are not there");
         sequence.place = Place::Active;
-        plan.copies.extend(copied.map(|from| BlockCopy { seq: sequence.id, from, to: sequence.blocks[own] }));
+        plan.moves.copies.extend(copied.map(|from| BlockCopy {
+            seq: sequence.id,
+            from,
+            to: sequence.blocks[own],
+        }));
         if is_new {
-            plan.starts.push(Start { seq: sequence.id, shared: sequence.computed });
+            let (seq, shared) = (sequence.id, sequence.computed);
+            let restored = self.load(i, plan);
+            plan.starts.push(Start { seq, shared, restored });
         }
         true
     }
@@ -154,12 +166,12 @@ impl Planner {
     /// Gives sequence `i`, which has no blocks, those that others have computed. Returns the block it is to copy, when
     /// there is one that it will write to.
     fn share(&mut self, i: usize) -> Option<u32> {
-        if let Some(origin) = self.origin(i) {
-            let prompt = origin.prompt;
-            // Unless it was here before, and the index has more of it.
-            if self.found(i) * BLOCK_TOKENS < prompt - 1 {
-                return self.fork(i, self.find(origin.id)?);
-            }
+        // Not when it was here before, and the index or the parking store has more of it.
+        if let Some(origin) = self.origin(i)
+            && self.parked_from(i).is_none()
+            && self.found(i) * BLOCK_TOKENS < origin.prompt - 1
+        {
+            return self.fork(i, self.find(origin.id)?);
         }
         let mut blocks = std::mem::take(&mut self.sequences[i].blocks);
         self.kv.take_longest(self.sequences[i].shareable(), &mut blocks);

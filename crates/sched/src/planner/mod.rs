@@ -2,9 +2,9 @@
 //!
 //! First come, first served: `sequences` is kept in the order of arrival, and every decision walks it from the oldest
 //! on. A sequence that lost its blocks or comes back from a pause keeps its number, so it stands before all that came
-//! later. Preemption is by recomputation: a sequence is as long as the tokens it knows, and what is not in the cache is
-//! prefilled, whether it was ever there or not. Since numbers do not depend on how a prompt is cut, its text goes on as
-//! if nothing had happened.
+//! later. A sequence is as long as the tokens it knows, and what is not in the cache is prefilled, whether it was ever
+//! there or not. Since numbers do not depend on how a prompt is cut, its text goes on as if nothing had happened. Where
+//! moving blocks is predicted to cost less than computing them again, they are parked and come back.
 //!
 //! The same beginning is computed once: a full block is found by its name from the step after it was computed on, and
 //! who needs a block that is being computed keeps a place in the batch and waits for it.
@@ -14,12 +14,13 @@
 
 mod admit;
 mod fill;
+mod park;
 mod sequence;
 
 use crate::cost::{CostModel, Load};
-use crate::plan::{Arrival, Event, Plan, PlannedSpan, SeqId};
+use crate::plan::{Arrival, Event, Moves, Plan, PlannedSpan, SeqId};
 use crate::snapshot::{Rate, Snapshot};
-use plimsoll_kv::{BLOCK_TOKENS, Counts, PrefixCache};
+use plimsoll_kv::{BLOCK_TOKENS, Counts, Ledger, Move, PrefixCache};
 use sequence::{Place, Sequence};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +40,12 @@ pub struct Limits {
     pub blocks: usize,
     /// What a step is cut to by prediction. One decode and one row of prefill always run, however long they take.
     pub step_budget: Duration,
+    /// Blocks that the parking store holds; 0: there is none.
+    pub park_blocks: usize,
+    /// How long it takes to move a block there or back.
+    pub park_move: Duration,
+    /// Sequences whose parked blocks are asked for before it is their turn.
+    pub park_ahead: usize,
 }
 
 /// Plans the steps of one lane. It owns the ledger of KV blocks; the engine owns their bytes.
@@ -47,6 +54,11 @@ pub struct Planner {
     limits: Limits,
     cost: CostModel,
     kv: PrefixCache,
+    ledger: Ledger,
+    /// What becomes of parked blocks, until the plan takes it in.
+    moves: Moves,
+    /// Moves of one sequence, while they are being made out.
+    moving: Vec<Move>,
     /// Oldest first.
     sequences: Vec<Sequence>,
     /// The spans of the plan being computed.
@@ -77,6 +89,9 @@ impl Planner {
             limits,
             cost,
             kv: PrefixCache::new(limits.blocks),
+            ledger: Ledger::new(limits.park_blocks),
+            moves: Moves::default(),
+            moving: Vec::with_capacity(limits.blocks),
             sequences: Vec::new(),
             in_step: Vec::with_capacity(limits.max_seqs),
             load: Load::default(),
@@ -106,7 +121,10 @@ impl Planner {
         self.step += 1;
         self.reserve_decodes(plan);
         self.admit(plan);
+        self.fetch_ahead(plan);
         self.fill(plan);
+        plan.moves.discards.append(&mut self.moves.discards);
+        plan.moves.fetched.append(&mut self.moves.fetched);
         self.in_step.extend_from_slice(&plan.spans);
         plan.predicted = if plan.spans.is_empty() { Duration::ZERO } else { self.cost.predict(self.load) };
         let (sequences, tokens) = &mut self.left;
@@ -122,6 +140,16 @@ impl Planner {
     /// Blocks by state.
     pub const fn block_counts(&self) -> Counts {
         self.kv.counts()
+    }
+
+    /// The slots of a sequence in the parking store, from position 0 on; empty when it has none.
+    pub fn slots(&self, seq: SeqId) -> &[u32] {
+        self.find(seq).map_or(&[], |i| self.sequences[i].parked.slots())
+    }
+
+    /// Slots of the parking store that are taken.
+    pub const fn parked_blocks(&self) -> usize {
+        self.ledger.used()
     }
 
     /// Gives up to `blocks` up that are kept for their contents alone. Returns how many.
@@ -156,6 +184,7 @@ impl Planner {
     /// When that is not so.
     pub fn assert_sound(&self) {
         self.kv.assert_balance(self.sequences.iter().flat_map(|s| s.blocks.iter().copied()));
+        self.ledger.assert_balance(self.sequences.iter().map(|s| &s.parked));
         assert!(self.count(Place::Active) <= self.limits.max_seqs, "the batch is too large");
         assert!(self.sequences.is_sorted_by(|a, b| a.id < b.id), "out of order");
         for s in &self.sequences {
@@ -194,6 +223,8 @@ impl Planner {
                     self.sequences[i].names.push(name);
                 }
             }
+            Event::Fetched(seq) => self.take_fetched(seq),
+            Event::ParkLost(seq) => self.lose(seq),
             Event::StepDone { elapsed } => self.advance(elapsed),
             Event::StepFailed => self.in_step.clear(),
         }
@@ -213,6 +244,7 @@ impl Planner {
     fn remove(&mut self, now: Duration, seq: SeqId) {
         let Some(i) = self.find(seq) else { return };
         self.strip(i);
+        self.unpark(i);
         let gone = self.sequences.remove(i);
         self.left.0.add(now, 1.0);
         self.left.1.add(now, gone.len as f64);

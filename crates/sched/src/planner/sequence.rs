@@ -1,7 +1,7 @@
 //! One sequence as the planner sees it.
 
 use crate::plan::{Arrival, LogitRows, PlannedSpan, SeqId};
-use plimsoll_kv::{BLOCK_TOKENS, BlockHash, PrefixCache, blocks_for};
+use plimsoll_kv::{BLOCK_TOKENS, BlockHash, Parked, PrefixCache, blocks_for};
 
 /// Where a sequence stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,20 @@ pub(super) struct Sequence {
     /// Blocks, from position 0 on, that others find by name.
     pub(super) published: usize,
     pub(super) fork_of: Option<SeqId>,
+    pub(super) parked: Parked,
+    pub(super) fetch: Fetch,
+    /// The number of the step it joined the batch in with blocks loaded from the parking store.
+    pub(super) loaded_in: u64,
+}
+
+/// How far parked blocks are on their way back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fetch {
+    No,
+    /// Those from this one on were asked for.
+    Asked(usize),
+    /// Those from this one on are at hand.
+    Ready(usize),
 }
 
 impl Sequence {
@@ -54,6 +68,9 @@ impl Sequence {
             names: arrival.names,
             published: 0,
             fork_of: arrival.fork_of.filter(|_| !arrival.all_logits),
+            parked: Parked::default(),
+            fetch: Fetch::No,
+            loaded_in: 0,
         }
     }
 

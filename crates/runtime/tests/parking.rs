@@ -1,0 +1,118 @@
+//! Sequences that are set aside and taken up again say the same, whatever becomes of what was set aside.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod common;
+
+use common::{Bench, Outcome, config, next, read, request};
+use plimsoll_api::service::{GenerateRequest, Sampling};
+use plimsoll_model::engine::Engine;
+use plimsoll_runtime::{LaneConfig, Parking};
+use plimsoll_testkit::engine::{Script, ScriptedEngine};
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+const OUT: &str = "plimsoll_park_moves_total{direction=\"out\",model=\"scripted\"}";
+const IN: &str = "plimsoll_park_moves_total{direction=\"in\",model=\"scripted\"}";
+
+/// Too few KV blocks for a crowd.
+fn cramped() -> Script {
+    let mut script = common::script();
+    script.shape.blocks = 14;
+    script
+}
+
+fn block_bytes() -> usize {
+    ScriptedEngine::new(cramped()).block_bytes()
+}
+
+/// Room for so many blocks in memory and in a file in `folder`.
+fn parking(memory: usize, file: usize, folder: Option<&std::path::Path>) -> LaneConfig {
+    let parking = Parking {
+        memory: memory * block_bytes(),
+        folder: folder.map(Into::into),
+        file: (file * block_bytes()) as u64,
+        ahead: memory % 3,
+    };
+    LaneConfig { parking, kv_overcommit: 1000, ..config() }
+}
+
+fn asked(i: u32) -> GenerateRequest {
+    let sampling = Sampling { temperature: 3.0, seed: Some(u64::from(i)), ..Sampling::default() };
+    // Some have a beginning in common, some have two continuations, some are scored.
+    let prompt = if i.is_multiple_of(2) { "common ".repeat(6) } else { format!("{i} ").repeat(10) };
+    let (n, logprobs) = (1 + i % 3 / 2, (i % 4 == 1).then_some(1));
+    GenerateRequest {
+        n,
+        sampling,
+        ignore_eos: true,
+        logprobs,
+        echo: i % 4 == 1,
+        ..request(&(prompt + &i.to_string()), 60)
+    }
+}
+
+const CROWD: u32 = 12;
+
+/// A crowd says what each of it says on a lane with room for all.
+async fn check(config: LaneConfig) -> Arc<Bench> {
+    let roomy =
+        Bench::new(common::script(), LaneConfig { max_seqs: 1, prefix_cache: false, ..common::config() });
+    let bench = Arc::new(Bench::new(cramped(), config));
+    let mut crowd = JoinSet::new();
+    for i in 0..CROWD {
+        let bench = bench.clone();
+        crowd.spawn(async move { (i, bench.run(asked(i)).await.unwrap()) });
+    }
+    while let Some(client) = crowd.join_next().await {
+        let (i, Outcome { texts, tokens, .. }) = client.unwrap();
+        let alone = roomy.run(asked(i)).await.unwrap();
+        assert_eq!((texts, tokens), (alone.texts, alone.tokens), "request {i}");
+    }
+    roomy.assert_nothing_left();
+    bench.assert_nothing_left();
+    bench
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_that_is_parked_in_memory_says_the_same() {
+    for prefix_cache in [true, false] {
+        let bench = check(LaneConfig { prefix_cache, ..parking(500, 0, None) }).await;
+        assert!(bench.gauge(OUT) > 0.0 && bench.gauge(IN) > 0.0, "nobody was parked");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn also_when_most_of_it_goes_through_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for memory in [9, 16] {
+        let bench = check(parking(memory, 500, Some(folder.path()))).await;
+        assert!(bench.gauge(OUT) > 0.0, "nobody was parked");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn also_when_the_store_is_far_too_small_or_off() {
+    for memory in [0, 1, 5] {
+        check(parking(memory, 0, None)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_slow_reader_is_parked_when_its_blocks_are_wanted() {
+    let bench = Bench::new(cramped(), LaneConfig { token_ring: 16, ..parking(500, 0, None) });
+    let mut slow = bench.start(request(&"slow ".repeat(10), 100)).await.unwrap();
+    let first = next(&mut slow).await;
+    assert!(first.is_some());
+    for i in 0..3 {
+        let prompt = format!("{i} quick ").repeat(15);
+        assert_eq!(bench.run(request(&prompt, 50)).await.unwrap().texts, [bench.alone(&prompt, 50)]);
+    }
+    assert!(bench.gauge(OUT) > 0.0, "it kept its blocks");
+    let before = bench.observed.rows.load(std::sync::atomic::Ordering::SeqCst);
+    let rest = read(slow).await.texts.remove(0);
+    assert!(bench.alone(&"slow ".repeat(10), 100).ends_with(&rest) && rest.len() >= 99);
+    let rows = bench.observed.rows.load(std::sync::atomic::Ordering::SeqCst) - before;
+    assert!(rows <= 100, "{rows} rows: it was computed again");
+    bench.assert_nothing_left();
+}

@@ -1,0 +1,384 @@
+#![allow(dead_code, reason = "each test file uses a part")]
+//! A lane that computes nothing, but remembers what is in every slot of every block and of the parking store.
+
+use plimsoll_kv::{Chain, HashKey};
+use plimsoll_sched::{
+    Arrival, CostModel, Event, Limits, LogitRows, Parking, Plan, PlannedSpan, Planner, SeqId,
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A request of the script.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Steps after the one before it.
+    pub gap: usize,
+    pub prompt: usize,
+    /// Jobs of one family begin with the same tokens, up to the least of these.
+    pub family: Option<(u32, usize)>,
+    /// Further continuations of the same prompt.
+    pub forks: usize,
+    /// Tokens it generates before it ends by itself.
+    pub output: usize,
+    pub all_logits: bool,
+    /// It is cancelled once it has generated this many.
+    pub cancel: Option<usize>,
+    /// It pauses once it has generated this many, for so many steps.
+    pub pause: Option<(usize, usize)>,
+}
+
+pub fn job() -> impl Strategy<Value = Job> {
+    let cancel = proptest::option::weighted(0.15, 0..6usize);
+    let pause = proptest::option::weighted(0.3, (0..6usize, 1..40usize));
+    let family = proptest::option::weighted(0.6, (0..3u32, 1..100usize));
+    let forks = prop_oneof![3 => Just(0usize), 1 => 1..4usize];
+    let size = (0..4usize, 1..90usize, 1..30usize);
+    (size, family, forks, proptest::bool::weighted(0.2), cancel, pause).prop_map(
+        |((gap, prompt, output), family, forks, all_logits, cancel, pause)| Job {
+            gap,
+            prompt,
+            family,
+            forks,
+            output,
+            all_logits,
+            cancel,
+            pause,
+        },
+    )
+}
+
+/// A job that has nothing in common with others.
+pub fn loner() -> impl Strategy<Value = Job> {
+    job().prop_map(|job| Job { family: None, forks: 0, ..job })
+}
+
+pub fn limits() -> impl Strategy<Value = Limits> {
+    let park = (prop_oneof![Just(0usize), 1..40usize], prop_oneof![4 => Just(0u64), 1 => 1..20u64]);
+    (1..6usize, 0..40usize, 0..10usize, 8..20usize, 1..200u64, park).prop_map(
+        |(max_seqs, rows, logits, blocks, budget, (park_blocks, park_move))| Limits {
+            max_seqs,
+            max_rows: max_seqs + rows,
+            max_logits: max_seqs + logits,
+            context: 120,
+            blocks,
+            step_budget: Duration::from_millis(budget),
+            park_blocks,
+            park_move: Duration::from_millis(park_move),
+            park_ahead: max_seqs % 3,
+        },
+    )
+}
+
+/// A sequence as the toy sees it.
+#[derive(Debug)]
+struct Live {
+    job: Job,
+    generated: usize,
+    computed: usize,
+    /// How often logits of each prompt position were reported.
+    reported: Vec<u32>,
+    paused_until: Option<usize>,
+    first_step: Option<usize>,
+    tokens: Vec<u32>,
+    /// What is in the cache when a position is computed: it depends on all tokens up to there.
+    contents: Vec<u64>,
+    chain: Chain,
+}
+
+impl Live {
+    fn push(&mut self, token: u32) {
+        let before = self.contents.last().copied().unwrap_or(7);
+        self.contents.push(mix(before ^ u64::from(token)));
+        self.tokens.push(token);
+    }
+}
+
+/// The finalizer of SplitMix64.
+fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+/// The prompt of job number `i`.
+fn prompt(i: usize, job: &Job) -> Vec<u32> {
+    let (family, common) = job.family.unwrap_or((0, 0));
+    let token = |at| if at < common { 1000 * family + at as u32 % 9 } else { 10_000 + (i * 100 + at) as u32 };
+    (0..job.prompt).map(token).collect()
+}
+
+pub struct Toy {
+    pub limits: Limits,
+    pub planner: Planner,
+    live: BTreeMap<SeqId, Live>,
+    pub plans: Vec<Plan>,
+    /// The first step of each sequence that never paused, in the order of arrival.
+    pub starts: Vec<(SeqId, usize)>,
+    /// Contents of each block of the slab, and of the parking store.
+    slots: Vec<[u64; 16]>,
+    store: Vec<Option<[u64; 16]>>,
+    /// What is being fetched: when it is there, whose, from which block on.
+    fetching: Vec<(usize, SeqId, usize)>,
+    /// From which block on a sequence's slots are at hand.
+    at_hand: BTreeMap<SeqId, usize>,
+    /// Tokens that came back from the store.
+    pub restored: usize,
+    /// Tokens that others had computed.
+    pub shared: usize,
+    pub next: u64,
+    pub finished: usize,
+    pub cancelled: usize,
+    step: usize,
+}
+
+impl Toy {
+    pub fn new(limits: Limits) -> Self {
+        let planner = Planner::new(limits, CostModel::default(), Arc::default());
+        let (live, plans, starts) = Default::default();
+        let slots = vec![[0; 16]; limits.blocks];
+        let store = vec![None; limits.park_blocks];
+        let (fetching, at_hand) = Default::default();
+        Self {
+            limits,
+            planner,
+            live,
+            plans,
+            starts,
+            slots,
+            store,
+            fetching,
+            at_hand,
+            restored: 0,
+            shared: 0,
+            next: 0,
+            finished: 0,
+            cancelled: 0,
+            step: 0,
+        }
+    }
+
+    pub fn run(mut self, jobs: &[Job]) -> Self {
+        let longest = self.planner.longest();
+        let mut events = Vec::new();
+        let (mut next, mut due) = (0, 0);
+        while next < jobs.len() || !self.live.is_empty() {
+            assert!(self.step < 60_000, "starved: {:?}", self.live);
+            while next < jobs.len() && due + jobs[next].gap <= self.step {
+                due = self.step;
+                self.arrive(next, &jobs[next], longest, &mut events);
+                next += 1;
+            }
+            self.resume(&mut events);
+            self.one_step(&mut events);
+        }
+        self
+    }
+
+    fn arrive(&mut self, i: usize, job: &Job, longest: usize, events: &mut Vec<Event>) {
+        let mut job = job.clone();
+        job.prompt = job.prompt.min(longest - 1);
+        job.output = job.output.min(longest - job.prompt);
+        let (first, all_logits) = (SeqId(self.next), job.all_logits);
+        for k in 0..=job.forks {
+            let seq = SeqId(self.next);
+            self.next += 1;
+            let mut chain = Chain::new(HashKey([1, 2]), 0, "");
+            let (tokens, mut names) = (prompt(i, &job), Vec::new());
+            chain.extend(&tokens, &mut names);
+            let fork_of = (k > 0 && !all_logits).then_some(first);
+            let max_len = job.prompt + job.output;
+            events.push(Event::Arrived(Arrival {
+                seq,
+                prompt: job.prompt,
+                max_len,
+                all_logits,
+                names,
+                fork_of,
+            }));
+            let mut live = Live {
+                job: job.clone(),
+                generated: 0,
+                computed: 0,
+                reported: vec![0; job.prompt],
+                paused_until: None,
+                first_step: None,
+                tokens: Vec::new(),
+                contents: Vec::new(),
+                chain,
+            };
+            tokens.into_iter().for_each(|token| live.push(token));
+            self.live.insert(seq, live);
+        }
+    }
+
+    fn resume(&mut self, events: &mut Vec<Event>) {
+        for (seq, live) in &mut self.live {
+            if live.paused_until.is_some_and(|until| until <= self.step) {
+                live.paused_until = None;
+                events.push(Event::Resumed(*seq));
+            }
+        }
+    }
+
+    fn one_step(&mut self, events: &mut Vec<Event>) {
+        self.step += 1;
+        let mut plan = Plan::default();
+        self.answer(events);
+        self.planner.step(Duration::from_millis(self.step as u64), events.drain(..), &mut plan);
+        self.planner.assert_sound();
+        for seq in &plan.preempted {
+            self.live.get_mut(seq).expect("a dead sequence was preempted").computed = 0;
+        }
+        for start in &plan.starts {
+            let live = self.live.get_mut(&start.seq).expect("a dead sequence started");
+            live.computed = start.shared + start.restored;
+            self.restored += start.restored;
+            self.shared += start.shared;
+        }
+        let has_all = self.make_moves(&plan, events);
+        // Now and then a step fails, and is tried again.
+        if !has_all || self.step.is_multiple_of(13) {
+            events.push(Event::StepFailed);
+        } else {
+            self.check(&plan);
+            events.push(Event::StepDone {
+                elapsed: Duration::from_micros(700 + 400 * plan.spans.len() as u64),
+            });
+            for span in &plan.spans {
+                self.compute(span, events);
+            }
+        }
+        self.plans.push(plan);
+    }
+
+    /// What was fetched long enough. Now and then it is lost instead.
+    fn answer(&mut self, events: &mut Vec<Event>) {
+        let step = self.step;
+        for (_, seq, from) in self.fetching.extract_if(.., |(due, ..)| *due <= step) {
+            // A sequence may share a slot that another one's save was refused.
+            let has_all = self.planner.slots(seq).iter().all(|&slot| self.store[slot as usize].is_some());
+            if !has_all || step.is_multiple_of(11) {
+                events.push(Event::ParkLost(seq));
+            } else {
+                self.at_hand.insert(seq, from);
+                events.push(Event::Fetched(seq));
+            }
+        }
+    }
+
+    /// Moves blocks. Tells whether all loads succeeded; now and then one does not, and a save is refused.
+    fn make_moves(&mut self, plan: &Plan, events: &mut Vec<Event>) -> bool {
+        let moves = &plan.moves;
+        for &slot in &moves.discards {
+            self.store[slot as usize] = None;
+        }
+        for &Parking { seq, at } in &moves.saves {
+            if self.step.is_multiple_of(17) {
+                events.push(Event::ParkLost(seq));
+            } else {
+                self.store[at.slot as usize] = Some(self.slots[at.block as usize]);
+            }
+        }
+        let mut lost = Vec::new();
+        for &Parking { seq, at } in &moves.loads {
+            let k = self.planner.slots(seq).iter().position(|&slot| slot == at.slot);
+            assert!(self.at_hand[&seq] <= k.expect("a slot of another"), "{seq:?} loads what is not at hand");
+            self.slots[at.block as usize] = self.store[at.slot as usize].expect("an empty slot is at hand");
+            if self.step.is_multiple_of(19) {
+                lost.push(seq);
+            }
+        }
+        for copy in &moves.copies {
+            self.slots[copy.to as usize] = self.slots[copy.from as usize];
+        }
+        for seq in &moves.fetched {
+            self.at_hand.remove(seq);
+            self.fetching.retain(|(_, other, _)| other != seq);
+        }
+        for &(seq, from) in &moves.fetches {
+            assert!(self.fetching.iter().all(|(_, other, _)| *other != seq), "{seq:?} is being fetched");
+            self.fetching.push((self.step + 1 + seq.0 as usize % 4, seq, from));
+        }
+        for seq in &lost {
+            self.live.get_mut(seq).expect("a dead sequence was loaded").computed = 0;
+            events.push(Event::ParkLost(*seq));
+        }
+        lost.is_empty()
+    }
+
+    fn check(&self, plan: &Plan) {
+        let rows: usize = plan.spans.iter().map(|span| span.len).sum();
+        let logits: usize = plan.spans.iter().map(PlannedSpan::logit_rows).sum();
+        assert!(rows <= self.limits.max_rows, "{rows} rows");
+        assert!(logits <= self.limits.max_logits, "{logits} rows of logits");
+        assert!(plan.spans.len() <= self.limits.max_seqs);
+        let running = |live: &Live| live.paused_until.is_none();
+        let is_fetching = !self.fetching.is_empty();
+        assert!(
+            !plan.spans.is_empty() || is_fetching || !self.live.values().any(running),
+            "somebody can run, nobody does"
+        );
+        for (i, span) in plan.spans.iter().enumerate() {
+            assert!(plan.spans[..i].iter().all(|other| other.seq != span.seq), "twice in a step");
+            let live = &self.live[&span.seq];
+            assert!(running(live), "{span:?} is paused");
+            assert_eq!(span.start, live.computed, "{span:?} leaves a hole or repeats a row");
+            let len = live.job.prompt + live.generated;
+            assert!(span.start + span.len <= len, "{span:?} is past its end");
+            let blocks = self.planner.blocks(span.seq);
+            assert!(blocks.len() * 16 >= span.start + span.len);
+            for at in 0..span.start {
+                let content = self.slots[blocks[at / 16] as usize][at % 16];
+                assert_eq!(content, live.contents[at], "{span:?} reads what is not its own at {at}");
+            }
+            let last = span.start + span.len == len;
+            assert_eq!(last, span.logits == LogitRows::Last || last && span.logits == LogitRows::All);
+        }
+    }
+
+    fn compute(&mut self, span: &PlannedSpan, events: &mut Vec<Event>) {
+        let live = self.live.get_mut(&span.seq).expect("checked");
+        if live.first_step.is_none() {
+            live.first_step = Some(self.step);
+            if live.job.pause.is_none() {
+                self.starts.push((span.seq, self.step));
+            }
+        }
+        live.computed = span.start + span.len;
+        for at in span.start..live.computed {
+            let block = self.planner.blocks(span.seq)[at / 16];
+            self.slots[block as usize][at % 16] = live.contents[at];
+        }
+        if span.logits == LogitRows::All {
+            live.reported[span.start..live.computed].iter_mut().for_each(|count| *count += 1);
+        }
+        let sampled = live.computed == live.job.prompt + live.generated;
+        if sampled {
+            live.generated += 1;
+            // Whoever knows the same tokens generates the same one.
+            live.push(live.contents[live.computed - 1] as u32 % 5);
+            if let (_, [.., block]) = live.tokens.as_rchunks::<16>()
+                && live.tokens.len().is_multiple_of(16)
+            {
+                events.push(Event::Filled(span.seq, live.chain.block(block)));
+            }
+        }
+        let expected = u32::from(live.job.all_logits);
+        if live.job.cancel.is_some_and(|at| live.generated >= at) {
+            events.push(Event::Cancelled(span.seq));
+            self.live.remove(&span.seq);
+            self.cancelled += 1;
+        } else if live.generated == live.job.output {
+            assert!(live.reported.iter().all(|&count| count == expected), "{:?}", live.reported);
+            events.push(Event::Finished(span.seq));
+            self.live.remove(&span.seq);
+            self.finished += 1;
+        } else if let Some((_, steps)) = live.job.pause.filter(|&(at, _)| sampled && live.generated == at) {
+            live.paused_until = Some(self.step + steps);
+            events.push(Event::Paused(span.seq));
+        }
+    }
+}
