@@ -6,7 +6,8 @@ use crate::signals::Signals;
 use crate::{banner, load};
 use anyhow::{Context, anyhow};
 use plimsoll_gateway::{Gateway, GatewayConfig, control};
-use plimsoll_runtime::Runtime;
+use plimsoll_host::Host;
+use plimsoll_runtime::{MemoryConfig, MemoryWatch, Remedies, Runtime};
 use plimsoll_telemetry::{Metrics, logs};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -66,6 +67,10 @@ impl Serving {
         let mut gateway = tokio::spawn(plimsoll_gateway::serve(api, gateway, async move {
             stopped.await.ok();
         }));
+        // Before the models come: what they take is then part of what is fixed, whatever order they come in.
+        let _watch =
+            MemoryWatch::start(&self.service, Host::this(), MemoryConfig::default(), Remedies::default())
+                .context("cannot start the watch over memory")?;
         let loading = self.load();
         tokio::select! {
             loaded = loading => {
