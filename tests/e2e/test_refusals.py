@@ -68,8 +68,8 @@ def test_a_body_that_is_no_request(server, body):
 
 def test_places_that_are_not_there(server):
     refused(server.client.get("/v1/nothing"), 404, "not_found")
-    refused(server.client.get("/v1/completions"), 405, "method_not_allowed")
-    refused(server.client.post("/v1/completions", json=TEXT | {"model": "other"}), 404, "not_found")
+    refused(server.client.get("/v1/completions"), 405, "method_not_supported")
+    refused(server.client.post("/v1/completions", json=TEXT | {"model": "other"}), 404, "model_not_found")
 
 
 def test_a_body_that_is_too_large(server):

@@ -15,8 +15,10 @@ pub enum Reason {
     BodyTimeout,
     /// No or an unknown API key.
     Unauthorized,
-    /// No such route, or no such model.
+    /// No such route.
     NotFound,
+    /// No such model.
+    ModelNotFound,
     /// The route exists, the method does not.
     MethodNotAllowed,
     /// Prompt and `max_tokens` can never fit the context or the KV cache.
@@ -46,9 +48,10 @@ impl Reason {
             Self::InvalidRequest => (400, "invalid_request", "invalid_request_error"),
             Self::BodyTooLarge => (413, "body_too_large", "invalid_request_error"),
             Self::BodyTimeout => (408, "body_timeout", "invalid_request_error"),
-            Self::Unauthorized => (401, "invalid_api_key", "authentication_error"),
-            Self::NotFound => (404, "not_found", "not_found_error"),
-            Self::MethodNotAllowed => (405, "method_not_allowed", "invalid_request_error"),
+            Self::Unauthorized => (401, "invalid_api_key", "invalid_request_error"),
+            Self::NotFound => (404, "not_found", "invalid_request_error"),
+            Self::ModelNotFound => (404, "model_not_found", "invalid_request_error"),
+            Self::MethodNotAllowed => (405, "method_not_supported", "invalid_request_error"),
             Self::ContextLength => (400, "context_length_exceeded", "invalid_request_error"),
             Self::Template => (400, "template_failed", "invalid_request_error"),
             Self::QueueFull => (429, "queue_full", "rate_limit_error"),

@@ -36,6 +36,8 @@ pub struct ModelCard {
     pub context: usize,
     /// Vocabulary size: the range of token ids and of `logit_bias` keys.
     pub vocab: usize,
+    /// Most continuations it lets in at once, of all requests together: one request with more can never run.
+    pub choices: u32,
     /// When it was loaded, in seconds of the Unix epoch.
     pub created: u64,
     /// Whether it has a chat template, and so answers `/v1/chat/completions`.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn cards() -> Vec<ModelCard> {
-    vec![ModelCard { id: "tiny".to_owned(), context: 128, vocab: 100, created: 1, chat: true }]
+    vec![ModelCard { id: "tiny".to_owned(), context: 128, vocab: 100, choices: 1024, created: 1, chat: true }]
 }
 
 const CALLER: Caller<'static> = Caller { request_id: "r1", tenant: 3 };
@@ -153,6 +153,23 @@ fn out_of_range_is_refused() {
     }
 }
 
+/// It could never be let in, and a client told to come back would do so for ever.
+#[test]
+fn a_request_larger_than_the_model_lets_in_is_refused_for_good() {
+    let small = [ModelCard { choices: 3, ..cards().remove(0) }];
+    let read = |body: &str| completion::read(body.as_bytes(), &small, CALLER, LIMITS);
+    assert!(read(r#"{"prompt": ["a", "b", "c"]}"#).is_ok());
+    for (body, param) in [
+        (r#"{"prompt": ["a", "b", "c", "d"]}"#, "prompt"),
+        (r#"{"prompt": ["a", "b"], "n": 2}"#, "prompt"),
+        (r#"{"prompt": "a", "n": 4}"#, "n"),
+    ] {
+        let error = read(body).unwrap_err();
+        assert_eq!((error.reason, error.param.as_deref()), (Reason::InvalidRequest, Some(param)), "{error}");
+        assert!(error.message.contains('3'), "{error}");
+    }
+}
+
 #[test]
 fn no_tokens_at_all_is_a_request_to_score_a_text_and_never_a_chat() {
     let nothing = json!({"max_tokens": 0});
@@ -293,6 +310,42 @@ fn a_body_that_is_no_json_object_is_refused() {
     assert!(read_chat(deep("tool_choice").as_bytes()).unwrap_err().message.contains("recursion limit"));
 }
 
+/// Two bytes of a body must not become eighty of memory, four million times.
+#[test]
+fn a_body_of_too_many_values_is_refused_unread() {
+    let list = |n: usize| vec!["0"; n].join(",");
+    let chat = |inside: &str| {
+        format!(
+            r#"{{"messages": [{{"role": "user", "content": "Hi"}}], "chat_template_kwargs": {{"x": [{inside}]}}}}"#
+        )
+    };
+    assert!(read_chat(chat(&list(chat::MAX_VALUES - 100)).as_bytes()).is_ok());
+    // A text is one value, whatever it says.
+    assert!(read_chat(chat(&format!("\"\\\"{}\"", list(2 * chat::MAX_VALUES))).as_bytes()).is_ok());
+    for inside in [list(chat::MAX_VALUES), vec!["[]"; chat::MAX_VALUES].join(",")] {
+        let error = read_chat(chat(&inside).as_bytes()).unwrap_err();
+        assert_eq!(error.reason, Reason::BodyTooLarge, "{error}");
+    }
+    let prompt = |n| format!(r#"{{"prompt": [{}]}}"#, list(n));
+    assert!(read_completion(prompt(completion::MAX_VALUES - 1).as_bytes()).is_ok());
+    let error = read_completion(prompt(completion::MAX_VALUES + 1).as_bytes()).unwrap_err();
+    assert_eq!(error.reason, Reason::BodyTooLarge, "{error}");
+}
+
+#[test]
+fn a_job_knows_what_it_takes() {
+    let chat = |content: &str| {
+        read_chat(&with(json!({"messages": [{"role": "user", "content": content}]}), &json!({})))
+    };
+    let (short, long) = (chat("a").unwrap().bytes(), chat(&"a".repeat(1001)).unwrap().bytes());
+    assert_eq!(long - short, 1000);
+    let tokens =
+        |n: usize| read_completion(&with(json!({"prompt": vec![1; n]}), &json!({}))).unwrap().bytes();
+    assert_eq!(tokens(50) - tokens(10), 160);
+    let lists = read_completion(&with(json!({"prompt": ["a", "b"]}), &json!({}))).unwrap().bytes();
+    assert!(lists > 2 * size_of::<GenerateRequest>());
+}
+
 #[test]
 fn errors_quote_little() {
     let error = chat_with(&json!({"messages": "x".repeat(100_000)})).unwrap_err();
@@ -305,7 +358,7 @@ fn the_model_is_found_or_named() {
     let error = read_completion(&body("huge")).unwrap_err();
     assert_eq!(
         (error.reason, error.message.as_str()),
-        (Reason::NotFound, "there is no model `huge`; served here: `tiny`")
+        (Reason::ModelNotFound, "there is no model `huge`; served here: `tiny`")
     );
     let two =
         [cards(), vec![ModelCard { id: "other".to_owned(), chat: false, ..cards().remove(0) }]].concat();

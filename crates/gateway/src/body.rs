@@ -19,7 +19,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// When to come back if too many bodies were being read.
 const CROWDED_RETRY: Duration = Duration::from_secs(1);
 
-/// The bytes of all bodies being read.
+/// The bytes of all bodies being read, and of what was read from them until somebody else keeps count of it.
 pub struct Bodies {
     bytes: Arc<AtomicUsize>,
     most: usize,
@@ -36,7 +36,7 @@ impl Bodies {
 }
 
 /// One body's part of them, given back when dropped.
-struct Share {
+pub struct Share {
     all: Arc<AtomicUsize>,
     most: usize,
     own: usize,
@@ -50,6 +50,14 @@ impl Share {
     }
 }
 
+impl Share {
+    /// The body is gone, and what was read from it takes `bytes`. Never refused: the work is done.
+    fn becomes(&mut self, bytes: usize) {
+        self.all.fetch_add(bytes, Ordering::Relaxed);
+        self.all.fetch_sub(std::mem::replace(&mut self.own, bytes), Ordering::Relaxed);
+    }
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
         self.all.fetch_sub(self.own, Ordering::Relaxed);
@@ -59,7 +67,17 @@ impl Drop for Share {
 /// A body that was read.
 pub struct Whole {
     bytes: Bytes,
-    _share: Share,
+    share: Share,
+}
+
+impl Whole {
+    /// Drops the body, of which something was kept that takes `bytes`; they count until the share is dropped.
+    pub fn becomes(self, bytes: usize) -> Share {
+        let Self { bytes: body, mut share } = self;
+        drop(body);
+        share.becomes(bytes);
+        share
+    }
 }
 
 impl Deref for Whole {
@@ -86,7 +104,7 @@ pub async fn read(mut body: Body, app: &App) -> Result<Whole, Error> {
     let (limit, wait) = (app.config.body_limit, app.config.body_timeout);
     let mut share = app.bodies.share();
     let flaw = match tokio::time::timeout(wait, read_within(&mut body, limit, &mut share)).await {
-        Ok(Ok(bytes)) => return Ok(Whole { bytes, _share: share }),
+        Ok(Ok(bytes)) => return Ok(Whole { bytes, share }),
         Ok(Err(flaw)) => flaw,
         Err(_) => {
             let message = format!("the body did not arrive within {} s", wait.as_secs_f32());

@@ -1,5 +1,6 @@
 //! Every limit of the gateway.
 
+use crate::auth::ApiKey;
 use axum::http::HeaderValue;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GatewayConfig {
     /// The keys that open `/v1`, `/tokenize` and `/detokenize`; each is a tenant. Without any, everybody may. Default: none.
-    pub api_keys: Vec<String>,
+    pub api_keys: Vec<ApiKey>,
     /// Origins whose pages may call the API from a browser; `*` is any. Default: none, and no CORS headers.
     pub cors_origins: Vec<String>,
     /// Largest body, in bytes. Default: 8 MiB.
@@ -91,8 +92,7 @@ impl GatewayConfig {
     /// # Errors
     /// The first such setting.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let bad = |key: &String| key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic());
-        if let Some(at) = self.api_keys.iter().position(bad) {
+        if let Some(at) = self.api_keys.iter().position(|key| !key.is_sendable()) {
             return Err(ConfigError::ApiKey { number: at + 1 });
         }
         if let Some(origin) = self.cors_origins.iter().find(|origin| !is_origin(origin)) {

@@ -31,7 +31,8 @@ pub async fn model(
     State(app): State<Arc<App>>,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
-    let Path(id) = path.map_err(|error| Error::new(Reason::NotFound, format!("no model's name: {error}")))?;
+    let Path(id) =
+        path.map_err(|error| Error::new(Reason::ModelNotFound, format!("no model's name: {error}")))?;
     let cards = app.service.models();
     Ok(json(&ModelBody::from(pick_model(&cards, Some(&id))?)))
 }
@@ -45,6 +46,7 @@ pub async fn tokenize(
     let body = body::read(request.into_body(), &app).await?;
     let cards = app.service.models();
     let request = read_tokenize(&body, &cards)?;
+    let _share = body.becomes(request.text.len());
     exchange.concerns(&request.model);
     let max_model_len = pick_model(&cards, Some(&request.model))?.context;
     let tokens = app.service.tokenize(request).await?;
@@ -59,6 +61,7 @@ pub async fn detokenize(
 ) -> Result<Response, Refusal> {
     let body = body::read(request.into_body(), &app).await?;
     let (model, tokens) = read_detokenize(&body, &app.service.models())?;
+    let _share = body.becomes(size_of_val(&*tokens));
     exchange.concerns(&model);
     let text = app.service.detokenize(model, tokens).await?;
     Ok(json(&Detokenized { prompt: &text, content: &text }))

@@ -27,6 +27,7 @@ mod server;
 mod stall;
 
 pub use app::Gateway;
+pub use auth::ApiKey;
 pub use config::{ConfigError, GatewayConfig};
 pub use server::serve;
 

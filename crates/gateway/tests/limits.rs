@@ -7,7 +7,7 @@ use common::{Answer, Client, Server, post};
 use hyper::Request;
 use plimsoll_gateway::{Gateway, GatewayConfig, serve};
 use plimsoll_telemetry::Metrics;
-use plimsoll_testkit::service::{Act, Script, ScriptedService};
+use plimsoll_testkit::service::{Act, Gate as ScriptGate, Script, ScriptedService};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +69,28 @@ async fn bodies_share_memory() {
     while server.post("/v1/completions", fitting()).await.status != 200 {}
 }
 
+/// What was read from a body takes memory until its request is let in.
+#[tokio::test]
+async fn read_bodies_share_memory_until_they_are_let_in() {
+    let admission = ScriptGate::closed();
+    let theirs = admission.clone();
+    let waits = ScriptedService::new(move |request| {
+        Ok(Script { admission: Some(theirs.clone()), ..Script::saying(request, &["x"]) })
+    });
+    let config = GatewayConfig { body_limit: 10_000, body_memory: 10_000, ..GatewayConfig::default() };
+    let server = Server::start(waits, config).await;
+    let large = || post("/v1/completions", json!({"prompt": "x".repeat(9000)}).to_string());
+    let mut first = server.client().await;
+    let first = tokio::spawn(async move { Answer::read(first.begin(large()).await.unwrap()).await });
+    server.service.until(|counts| counts.asked == 1).await;
+    let second = Answer::read(server.client().await.begin(large()).await.unwrap()).await;
+    assert_eq!(second.error(), (429, "queue_full".to_owned(), None));
+    admission.open(2);
+    assert_eq!(first.await.unwrap().status, 200);
+    let third = Answer::read(server.client().await.begin(large()).await.unwrap()).await;
+    assert_eq!(third.status, 200);
+}
+
 #[tokio::test]
 async fn a_body_that_comes_in_pieces() {
     let server = Server::plain(says()).await;
@@ -120,7 +142,7 @@ async fn more_connections_than_there_are_slots_wait() {
 
 #[tokio::test]
 async fn keys_are_tenants() {
-    let api_keys = vec!["one".to_owned(), "two".to_owned()];
+    let api_keys = vec!["one".into(), "two".into()];
     let server = Server::start(says(), GatewayConfig { api_keys, ..GatewayConfig::default() }).await;
     let ask = async |key: Option<&str>, path: &str| -> Answer {
         let mut request = post(path, prompt());
@@ -167,7 +189,7 @@ async fn every_answer_has_a_request_id() {
 async fn wrong_methods_and_bodies_get_the_error_shape() {
     let server = Server::plain(says()).await;
     let wrong = server.get("/tokenize").await;
-    assert_eq!(wrong.error(), (405, "method_not_allowed".to_owned(), None));
+    assert_eq!(wrong.error(), (405, "method_not_supported".to_owned(), None));
     assert_eq!(wrong.header("allow"), Some("POST"));
     for body in [&b""[..], b"{", b"[]", b"\xff\xfe", b"{\"prompt\": \"\xc3\"}"] {
         let answer = server.post("/v1/completions", Bytes::from_static(body)).await;
@@ -193,7 +215,7 @@ async fn a_panic_is_an_answer() {
 #[tokio::test]
 async fn pages_of_known_origins_may_ask() {
     let cors_origins = vec!["https://a.org".to_owned()];
-    let api_keys = vec!["k".to_owned()];
+    let api_keys = vec!["k".into()];
     let config = GatewayConfig { cors_origins, api_keys, ..GatewayConfig::default() };
     let server = Server::start(says(), config).await;
     let preflight = |origin: &str| {
@@ -213,7 +235,7 @@ async fn pages_of_known_origins_may_ask() {
 
 #[tokio::test]
 async fn a_setting_that_cannot_work_is_refused() {
-    let config = GatewayConfig { api_keys: vec![String::new()], ..GatewayConfig::default() };
+    let config = GatewayConfig { api_keys: vec!["".into()], ..GatewayConfig::default() };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gateway = Gateway { service: Arc::new(says()), metrics: Metrics::new(), config };
     let error = serve(listener, gateway, std::future::pending()).await.unwrap_err();

@@ -160,7 +160,7 @@ impl Transfer<'_> {
         loop {
             match body.read(&mut chunk) {
                 Ok(0) => break,
-                Ok(read) => self.store(&mut file, &chunk[..read]).map_err(Stop::Final)?,
+                Ok(read) => self.store(&mut file, &chunk[..read])?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Stop::Passing(self.broken(error))),
             }
@@ -194,10 +194,16 @@ impl Transfer<'_> {
         Err(HubError::TooLarge { what: url::without_query(self.job.url).into(), bytes, limit })
     }
 
-    fn store(&mut self, file: &mut File, bytes: &[u8]) -> Result<(), HubError> {
-        self.check_size(self.done + bytes.len() as u64)?;
-        file.write_all(bytes).map_err(HubError::io("write", self.job.part))?;
-        self.done += bytes.len() as u64;
+    fn store(&mut self, file: &mut File, bytes: &[u8]) -> Result<(), Stop> {
+        let done = self.done + bytes.len() as u64;
+        if let Some(total) = self.total.filter(|&total| done > total) {
+            // Whatever this is, it is not the file that was announced.
+            return Err(restart(self.job, format!("more than the {total} bytes that it announced")));
+        }
+        self.check_size(done).map_err(Stop::Final)?;
+        let written = file.write_all(bytes).map_err(HubError::io("write", self.job.part));
+        written.map_err(Stop::Final)?;
+        self.done = done;
         self.progress.at(self.done);
         Ok(())
     }

@@ -3,12 +3,6 @@
 //! Each string is matched by its own Knuth-Morris-Pratt automaton: a step per byte and string, whatever the text, and
 //! what is held back is exactly the longest end of the text that may still become a stop string.
 
-/// Most stop strings a request may have; refused where requests are read.
-pub const MAX_STRINGS: usize = 16;
-
-/// Longest stop string, in bytes; refused where requests are read.
-pub const MAX_BYTES: usize = 1024;
-
 /// Passes text on until a stop string is complete in it, however the text was cut.
 ///
 /// The string that is completed first ends the text, the longest of those that are completed by the same byte; it is

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct LaneConfig {
     /// Most sequences in a batch. Cut to what the engine's shape allows. Default 16.
     pub max_seqs: usize,
-    /// Most sequences that wait for the batch; more are refused with `queue_full`. Default 512.
+    /// Most sequences that wait for the batch; more are refused with `queue_full`. Default 256.
     pub queue: u32,
     /// How often over the tokens of all requests let in (prompt and expected output) may fill the KV cache; more are
     /// refused with `kv_full`. Default 16.
@@ -34,7 +34,7 @@ impl Default for LaneConfig {
     fn default() -> Self {
         Self {
             max_seqs: 16,
-            queue: 512,
+            queue: 256,
             kv_overcommit: 16,
             expected_output: 256,
             step_budget: Duration::from_millis(50),

@@ -31,8 +31,13 @@ pub(crate) struct Events {
 pub(crate) struct Choice {
     detokenizer: Detokenizer,
     stop: StopStrings,
-    /// Tokens whose text is not certain yet.
-    held: Vec<TokenInfo>,
+    /// Tokens of whose text nothing was sent yet, and where that begins in all of the text. Empty without
+    /// log-probabilities.
+    held: VecDeque<(usize, TokenInfo)>,
+    /// Bytes of text so far, sent or not.
+    written: usize,
+    /// Of these, sent.
+    sent: usize,
     is_done: bool,
 }
 
@@ -40,15 +45,25 @@ impl Choice {
     pub(crate) fn new(text: &Text, request: &GenerateRequest) -> Self {
         let detokenizer = Detokenizer::new(text.tokenizer.clone());
         let stop = StopStrings::new(request.stop.clone());
-        Self { detokenizer, stop, held: Vec::new(), is_done: false }
+        let held = VecDeque::new();
+        Self { detokenizer, stop, held, written: 0, sent: 0, is_done: false }
     }
 
     /// Adds a token. Returns the text that is certain now, and whether a stop string was met.
-    fn push(&mut self, token: u32) -> (String, bool) {
+    fn push(&mut self, token: u32, info: Option<TokenInfo>) -> (String, bool) {
         let (mut text, mut certain) = (String::new(), String::new());
+        self.held.extend(info.map(|info| (self.written, info)));
         self.detokenizer.push(token, &mut text);
+        self.written += text.len();
         let is_met = self.stop.push(&text, &mut certain);
+        self.sent += certain.len();
         (certain, is_met)
+    }
+
+    /// The tokens that go with the text sent by now: a token is told of with the first of its text.
+    fn told(&mut self) -> Vec<TokenInfo> {
+        let told = self.held.partition_point(|&(begins, _)| begins < self.sent);
+        self.held.drain(..told).map(|(_, info)| info).collect()
     }
 
     /// What was held back, at the end. A stop string may be met even here, when the last bytes come out.
@@ -59,6 +74,7 @@ impl Choice {
         if !is_met {
             self.stop.finish(&mut certain);
         }
+        self.sent += certain.len();
         (certain, is_met)
     }
 }
@@ -109,13 +125,13 @@ impl Events {
             return;
         }
         self.usage.completion_tokens += 1;
-        choice.held.extend(info);
-        let (text, is_met) = choice.push(token);
+        let (text, is_met) = choice.push(token, info);
         if is_met {
             self.control.enough(index as usize);
-            self.last(index, text, Finish::Stop);
+            let tokens = choice.told();
+            self.last(Delta { choice: index, text, tokens, finish: Some(Finish::Stop) });
         } else if !text.is_empty() {
-            let tokens = std::mem::take(&mut choice.held);
+            let tokens = choice.told();
             self.ready.push_back(Event::Delta(Delta { choice: index, text, tokens, finish: None }));
         }
     }
@@ -127,19 +143,19 @@ impl Events {
         }
         self.usage.completion_tokens += u32::from(by_end_token);
         let (text, is_met) = choice.finish();
-        self.last(index, text, if is_met { Finish::Stop } else { finish });
+        // All text was sent, unless a stop string took the rest; so tokens without text are told of, too.
+        let (tokens, finish) = if is_met {
+            (choice.told(), Finish::Stop)
+        } else {
+            (choice.held.drain(..).map(|(_, info)| info).collect(), finish)
+        };
+        self.last(Delta { choice: index, text, tokens, finish: Some(finish) });
     }
 
     /// The last delta of a continuation; after the last of all, the end.
-    fn last(&mut self, index: u32, text: String, finish: Finish) {
-        let choice = &mut self.choices[index as usize];
-        choice.is_done = true;
-        let mut tokens = std::mem::take(&mut choice.held);
-        if finish == Finish::Stop && text.is_empty() {
-            // Their text is part of the stop string.
-            tokens.clear();
-        }
-        self.ready.push_back(Event::Delta(Delta { choice: index, text, tokens, finish: Some(finish) }));
+    fn last(&mut self, delta: Delta) {
+        self.choices[delta.choice as usize].is_done = true;
+        self.ready.push_back(Event::Delta(delta));
         self.running -= 1;
         if self.running == 0 {
             self.usage.cached_tokens = self.control.cached_tokens();

@@ -112,11 +112,12 @@ impl Served {
 
     /// The prompt's tokens; long prompts are cut on a blocking thread, so that other requests are answered meanwhile.
     async fn tokenize(&self, request: &Arc<GenerateRequest>) -> Result<Vec<u32>, Error> {
+        let most = self.lane.longest();
         if text::bytes(&request.prompt) <= self.config.inline_bytes {
-            return self.text.prompt(&request.prompt);
+            return self.text.prompt(&request.prompt, most);
         }
         let (text, request) = (self.text.clone(), request.clone());
-        self.off_thread(move || text.prompt(&request.prompt)).await
+        self.off_thread(move || text.prompt(&request.prompt, most)).await
     }
 
     /// Does `work` on a blocking thread, at most [`STAGERS`] at a time: they share the cores with the lane.

@@ -108,6 +108,7 @@ impl Runtime {
             id: parts.name,
             context: lane.longest(),
             vocab: parts.tokenizer.vocab(),
+            choices: lane.shared.gate.bounds().sequences,
             created: since_epoch.as_secs(),
             chat: parts.template.is_some(),
         };
@@ -193,7 +194,7 @@ impl Runtime {
     fn unknown(&self, name: &str) -> Error {
         let names: Vec<_> = self.models().into_iter().map(|card| card.id).collect();
         let message = format!("there is no model `{name}`; being served: {}", names.join(", "));
-        Error { param: Some("model".into()), ..Error::new(Reason::NotFound, message) }
+        Error { param: Some("model".into()), ..Error::new(Reason::ModelNotFound, message) }
     }
 }
 

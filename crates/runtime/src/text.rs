@@ -12,8 +12,8 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// The tokens of a prompt, at least one.
-    pub(crate) fn prompt(&self, prompt: &Prompt) -> Result<Vec<u32>, Error> {
+    /// The tokens of a prompt, at least one. A text that is sure to be more than `most` tokens is refused unread.
+    pub(crate) fn prompt(&self, prompt: &Prompt, most: usize) -> Result<Vec<u32>, Error> {
         let tokens = match prompt {
             Prompt::Chat { messages, extra, add_generation_prompt } => {
                 let text =
@@ -23,16 +23,34 @@ impl Text {
                             ..Error::new(Reason::Template, error.to_string())
                         }
                     })?;
+                self.check_length("messages", &text, most)?;
                 // The template writes what stands around a conversation, BOS included.
                 self.encode(&text, Encode { add_special: false, parse_special: true })?
             }
-            Prompt::Text(text) => self.encode(text, Encode { add_special: true, parse_special: true })?,
+            Prompt::Text(text) => {
+                self.check_length("prompt", text, most)?;
+                self.encode(text, Encode { add_special: true, parse_special: true })?
+            }
             Prompt::Tokens(tokens) => self.checked(tokens)?,
         };
         if tokens.is_empty() {
             return Err(Error::invalid("prompt", "the prompt has no tokens; it needs at least one"));
         }
         Ok(tokens)
+    }
+
+    /// Refuses a text of too many tokens before it is cut into them: for 8 MB, the largest body, that takes ten seconds of
+    /// a core and a gigabyte.
+    fn check_length(&self, param: &str, text: &str, most: usize) -> Result<(), Error> {
+        let least = self.tokenizer.at_least(text);
+        if least <= most {
+            return Ok(());
+        }
+        let message = format!(
+            "the prompt's {} bytes are at least {least} tokens; the context holds {most}, prompt and output together",
+            text.len()
+        );
+        Err(Error { param: Some(param.into()), ..Error::new(Reason::ContextLength, message) })
     }
 
     fn template(&self) -> Result<&ChatTemplate, Error> {

@@ -8,6 +8,9 @@ use plimsoll_api::service::{Finish, GenerateRequest, Prompt, Sampling, Usage};
 use plimsoll_runtime::LaneConfig;
 use plimsoll_testkit::engine::Script;
 
+/// A text that is one token.
+const MERGED: &str = "he";
+
 fn usage(prompt_tokens: u32, completion_tokens: u32) -> Option<Usage> {
     Some(Usage { prompt_tokens, cached_tokens: 0, completion_tokens })
 }
@@ -60,6 +63,32 @@ async fn a_stop_string_ends_it_and_is_not_text() {
     let never = GenerateRequest { stop: vec!["THE END".into()], ..request("stop me", 40) };
     let outcome = bench.run(never).await.unwrap();
     assert_eq!((&outcome.texts[0], outcome.finishes[0]), (&whole, Some(Finish::Length)));
+    bench.assert_nothing_left();
+}
+
+/// Neither the tokens of the stop string, nor one less than the text that was sent.
+#[tokio::test]
+async fn logprobs_are_of_the_text_before_the_stop_string() {
+    let bench = Bench::new(common::script(), config());
+    let whole = bench.alone("stop me", 40);
+    for (from, to) in [(0, 1), (3, 5), (10, 17), (37, 40)] {
+        let stop = vec![whole[from..to].to_owned()];
+        let asked = GenerateRequest { stop, logprobs: Some(0), ..request("stop me", 40) };
+        let outcome = bench.run(asked).await.unwrap();
+        assert_eq!(outcome.tokens[0].iter().map(|token| &*token.text).collect::<String>(), outcome.texts[0]);
+    }
+    // What was held back and was no stop string in the end.
+    let begun = vec![format!("{}THE END", &whole[36..])];
+    let asked = GenerateRequest { stop: begun, logprobs: Some(0), ..request("stop me", 40) };
+    let outcome = bench.run(asked).await.unwrap();
+    assert_eq!((&outcome.texts[0], outcome.tokens[0].len()), (&whole, 40));
+    // A token of which only the beginning is text counts.
+    let &[merged] = &encode(MERGED)[..] else { panic!("{MERGED} is one token") };
+    let sampling = Sampling { logit_bias: vec![(merged, 100.0)], ..request("", 1).sampling };
+    let stop = vec![format!("{}{MERGED}", &MERGED[1..])];
+    let asked = GenerateRequest { stop, sampling, logprobs: Some(0), ..request("stop me", 40) };
+    let outcome = bench.run(asked).await.unwrap();
+    assert_eq!((&*outcome.texts[0], outcome.tokens[0].len()), (&MERGED[..1], 1));
     bench.assert_nothing_left();
 }
 
@@ -118,13 +147,15 @@ async fn what_can_never_run_is_refused_before_it_queues() {
     let bench = Bench::new(common::script(), config());
     let plain = |prompt| GenerateRequest { prompt, ..request("", 5) };
     let cases = [
-        (GenerateRequest { model: "other".into(), ..request("a", 5) }, Reason::NotFound, "model"),
+        (GenerateRequest { model: "other".into(), ..request("a", 5) }, Reason::ModelNotFound, "model"),
         (request("a", 640), Reason::ContextLength, "max_tokens"),
         (
             GenerateRequest { max_tokens: None, ..request(&"ab ".repeat(400), 0) },
             Reason::ContextLength,
             "max_tokens",
         ),
+        // More than every token that fits could say: known before it is cut into tokens.
+        (request(&"ab ".repeat(1_000_000), 5), Reason::ContextLength, "prompt"),
         (plain(Prompt::Text(String::new())), Reason::InvalidRequest, "prompt"),
         (plain(Prompt::Tokens(vec![1, 2, 70_000])), Reason::InvalidRequest, "prompt[2]"),
         (GenerateRequest { n: 0, ..request("a", 5) }, Reason::InvalidRequest, "n"),

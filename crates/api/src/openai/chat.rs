@@ -7,6 +7,9 @@ use crate::service::{GenerateRequest, ModelCard, Prompt};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+/// Most JSON values of a body: messages and tools are kept as JSON for the template.
+pub const MAX_VALUES: usize = 1 << 17;
+
 /// The fields that only chat has.
 #[derive(Debug, Deserialize)]
 struct Fields {
@@ -28,6 +31,7 @@ struct Fields {
 /// # Errors
 /// See [`crate::openai`]; what this server cannot do yet (JSON schemas, forced tools, images) is refused by name.
 pub fn read(body: &[u8], models: &[ModelCard], caller: Caller<'_>, limits: Limits) -> Result<Job, Error> {
+    json::check_values(body, MAX_VALUES)?;
     let mut common: Common = json::parse(body)?;
     let mut fields: Fields = json::parse(body)?;
     let card = pick_model(models, common.model.as_deref())?;

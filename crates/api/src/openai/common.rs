@@ -1,11 +1,10 @@
 //! The fields that chat and text completions share, and their ranges.
 
-use super::fields::{Seed, Stop};
+use super::fields::{Seed, Stop, StreamOptions};
 use super::{Limits, json};
 use crate::error::Error;
 use crate::service::{ModelCard, Sampling};
 use serde::Deserialize;
-use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// Most stop strings.
@@ -20,7 +19,7 @@ pub const MAX_TOP_LOGPROBS: u32 = 20;
 pub(super) struct Common {
     pub model: Option<String>,
     stream: Option<bool>,
-    stream_options: Option<Map<String, Value>>,
+    stream_options: Option<StreamOptions>,
     n: Option<u32>,
     pub max_tokens: Option<u32>,
     stop: Option<Stop>,
@@ -52,7 +51,7 @@ impl Common {
     pub fn check(&mut self, card: &ModelCard, limits: Limits) -> Result<Checked, Error> {
         let stream = self.stream.unwrap_or(false);
         Ok(Checked {
-            n: self.check_n(limits)?,
+            n: self.check_n(limits.choices(card))?,
             stop: check_stop(self.stop.take().unwrap_or_default().0)?,
             ignore_eos: self.ignore_eos.unwrap_or(false),
             cache_salt: self.cache_salt.take().unwrap_or_default(),
@@ -62,8 +61,7 @@ impl Common {
         })
     }
 
-    fn check_n(&self, limits: Limits) -> Result<u32, Error> {
-        let most = limits.max_choices;
+    fn check_n(&self, most: u32) -> Result<u32, Error> {
         match self.n.unwrap_or(1) {
             n if (1..=most).contains(&n) => Ok(n),
             n => Err(Error::invalid("n", format!("`n` must be from 1 to {most}, not {n}"))),
@@ -78,14 +76,7 @@ impl Common {
                 "`stream_options` is only allowed with `stream`: true",
             ));
         }
-        match options.get("include_usage") {
-            None | Some(Value::Null) => Ok(false),
-            Some(Value::Bool(include)) => Ok(*include),
-            Some(_) => {
-                let path = "stream_options.include_usage";
-                Err(Error::invalid(path, format!("`{path}` must be true or false")))
-            }
-        }
+        Ok(options.include_usage.unwrap_or(false))
     }
 
     fn check_sampling(&self, card: &ModelCard) -> Result<Sampling, Error> {

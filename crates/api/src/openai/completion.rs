@@ -10,6 +10,9 @@ use serde::Deserialize;
 /// What `max_tokens` is when absent, here as with OpenAI and vLLM. (Chat has no such limit.)
 pub const DEFAULT_MAX_TOKENS: u32 = 16;
 
+/// Most JSON values of a body, nearly all of them token ids.
+pub const MAX_VALUES: usize = 1 << 20;
+
 /// The fields that only completions have.
 #[derive(Debug, Deserialize)]
 struct Fields {
@@ -25,6 +28,7 @@ struct Fields {
 /// # Errors
 /// See [`crate::openai`].
 pub fn read(body: &[u8], models: &[ModelCard], caller: Caller<'_>, limits: Limits) -> Result<Job, Error> {
+    json::check_values(body, MAX_VALUES)?;
     let mut common: Common = json::parse(body)?;
     let fields: Fields = json::parse(body)?;
     let card = pick_model(models, common.model.as_deref())?;
@@ -34,7 +38,7 @@ pub fn read(body: &[u8], models: &[ModelCard], caller: Caller<'_>, limits: Limit
     let max_tokens = common.max_tokens.or(Some(DEFAULT_MAX_TOKENS));
     let logprobs = fields.logprobs.map(|top| check_top_logprobs("logprobs", top)).transpose()?;
     let prompts = check_prompts(fields.prompt, card)?;
-    check_choices(prompts.len(), checked.n, limits)?;
+    check_choices(prompts.len(), checked.n, limits.choices(card))?;
     let Checked { n, stop, ignore_eos, cache_salt, sampling, stream, include_usage } = checked;
     let request = |prompt| GenerateRequest {
         model: card.id.clone(),
@@ -94,8 +98,7 @@ fn check_tokens(path: &str, tokens: Vec<u32>, card: &ModelCard) -> Result<Prompt
     Ok(Prompt::Tokens(tokens))
 }
 
-fn check_choices(prompts: usize, n: u32, limits: Limits) -> Result<(), Error> {
-    let most = limits.max_choices;
+fn check_choices(prompts: usize, n: u32, most: u32) -> Result<(), Error> {
     if prompts.saturating_mul(n as usize) > most as usize {
         return Err(Error::invalid(
             "prompt",

@@ -1,6 +1,9 @@
 //! Field types that take several forms.
 
-use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Unexpected, Visitor};
+use serde::de::{
+    Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
+};
+use std::borrow::Cow;
 use std::fmt;
 
 /// `seed`: any integer of 64 bits, signed or not.
@@ -50,6 +53,38 @@ impl<'de> Deserialize<'de> for Stop {
             }
         }
         deserializer.deserialize_any(StopVisitor)
+    }
+}
+
+/// `stream_options`: an object, of which one field matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StreamOptions {
+    /// End the stream with a chunk that has the usage.
+    pub include_usage: Option<bool>,
+}
+
+impl<'de> Deserialize<'de> for StreamOptions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OptionsVisitor;
+        impl<'de> Visitor<'de> for OptionsVisitor {
+            type Value = StreamOptions;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StreamOptions, A::Error> {
+                let mut options = StreamOptions::default();
+                while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+                    if key == "include_usage" {
+                        options.include_usage = map.next_value()?;
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(options)
+            }
+        }
+        // A derived one would take an array, too, field by field.
+        deserializer.deserialize_any(OptionsVisitor)
     }
 }
 

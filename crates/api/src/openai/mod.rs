@@ -7,6 +7,7 @@
 //! - [`common`]: what `/v1/chat/completions` and `/v1/completions` share.
 //! - [`response`]: the shapes that go back.
 //! - `json`, `fields`: JSON with paths in its errors; field types that take several forms.
+//! - `weight`: what a request takes in memory.
 
 pub mod chat;
 pub mod common;
@@ -15,6 +16,7 @@ mod fields;
 mod json;
 pub mod response;
 pub mod tokenize;
+mod weight;
 
 use crate::error::{Error, Reason};
 use crate::service::{GenerateRequest, ModelCard};
@@ -35,6 +37,13 @@ pub struct Limits {
     pub max_choices: u32,
 }
 
+impl Limits {
+    /// Most continuations of one request to this model: more than it lets in at once would be told to come back for ever.
+    fn choices(self, card: &ModelCard) -> u32 {
+        self.max_choices.min(card.choices)
+    }
+}
+
 /// A checked body: what to ask the service, and how to answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
@@ -52,10 +61,17 @@ pub struct Job {
     pub logprobs: bool,
 }
 
+impl Job {
+    /// About how many bytes of memory its requests take: texts, tokens and JSON.
+    pub fn bytes(&self) -> usize {
+        self.requests.iter().map(weight::request).sum()
+    }
+}
+
 /// The model called `name`; without a name the only one served.
 ///
 /// # Errors
-/// [`Reason::NotFound`] for a name that is not served, [`Reason::InvalidRequest`] for no name where there are several,
+/// [`Reason::ModelNotFound`] for a name that is not served, [`Reason::InvalidRequest`] for no name where there are several,
 /// [`Reason::Loading`] while none is there yet.
 pub fn pick_model<'a>(models: &'a [ModelCard], name: Option<&str>) -> Result<&'a ModelCard, Error> {
     let Some(name) = name else {
@@ -68,7 +84,7 @@ pub fn pick_model<'a>(models: &'a [ModelCard], name: Option<&str>) -> Result<&'a
     models.iter().find(|card| card.id == name).ok_or_else(|| Error {
         param: Some("model".to_owned()),
         ..Error::new(
-            Reason::NotFound,
+            Reason::ModelNotFound,
             format!("there is no model `{}`; {}", json::shorten(name), served(models)),
         )
     })

@@ -25,7 +25,7 @@ use frames::Head;
 use happenings::Happenings;
 use plimsoll_api::error::{Error, Reason};
 use plimsoll_api::openai::{self, Caller, Job, Limits};
-use plimsoll_api::service::{ModelCard, Readiness};
+use plimsoll_api::service::{GenerateRequest, ModelCard, Readiness};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -62,18 +62,20 @@ async fn answer<D: Dialect>(
     if app.readiness() == Readiness::Draining {
         refuse_unready(Readiness::Draining)?;
     }
-    let job = {
-        let body = body::read(request.into_body(), &app).await?;
-        let caller = Caller { request_id: exchange.request_id(), tenant };
-        let limits = Limits { max_choices: app.config.max_choices };
-        read(&body, &app.service.models(), caller, limits).map_err(|error| still_loading(&app, error))?
-    };
+    let body = body::read(request.into_body(), &app).await?;
+    let caller = Caller { request_id: exchange.request_id(), tenant };
+    let limits = Limits { max_choices: app.config.max_choices };
+    let job =
+        read(&body, &app.service.models(), caller, limits).map_err(|error| still_loading(&app, error))?;
+    let share = body.becomes(job.bytes());
     exchange.concerns(&job.model);
     let reply = Reply::<D>::new(&job);
     let closing = app.closing.clone();
     let respond = async {
-        let happenings = admit(&app, &job).await?;
-        if job.stream {
+        let Job { requests, n, stream, .. } = job;
+        let happenings = admit(&app, requests, n).await?;
+        drop(share);
+        if stream {
             exchange.streams();
             Ok(sse::response(happenings, reply, &app, Arc::clone(&exchange)))
         } else {
@@ -89,7 +91,7 @@ async fn answer<D: Dialect>(
 /// A model that is not there yet may be there soon.
 fn still_loading(app: &App, error: Error) -> Error {
     match app.readiness() {
-        Readiness::Loading if error.reason == Reason::NotFound => {
+        Readiness::Loading if error.reason == Reason::ModelNotFound => {
             refuse_unready(Readiness::Loading).err().unwrap_or(error)
         }
         _ => error,
@@ -102,12 +104,12 @@ fn cut_short() -> Error {
 }
 
 /// Starts every prompt, or none: an early return drops, and so cancels, those that were admitted before the one refused.
-async fn admit(app: &App, job: &Job) -> Result<Happenings, Error> {
-    let mut admitted = Vec::with_capacity(job.requests.len());
-    for request in &job.requests {
-        admitted.push(app.service.generate(request.clone()).await?);
+async fn admit(app: &App, requests: Vec<GenerateRequest>, n: u32) -> Result<Happenings, Error> {
+    let mut admitted = Vec::with_capacity(requests.len());
+    for request in requests {
+        admitted.push(app.service.generate(request).await?);
     }
-    Ok(Happenings::new(admitted, job.n))
+    Ok(Happenings::new(admitted, n))
 }
 
 /// What is needed to write an answer.

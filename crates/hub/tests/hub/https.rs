@@ -210,6 +210,26 @@ fn a_wrong_checksum_deletes_the_file() {
     assert_eq!(std::fs::read(fixture.pull(&source).unwrap()).unwrap(), b"abc");
 }
 
+/// What is longer than its whole was said to be is another file, also when nobody knows a checksum.
+#[test]
+fn more_than_was_announced_is_not_taken() {
+    for extra in [1, 100_000] {
+        let server = counted(move |n, request, stream| match (n, request.range_start()) {
+            (0, _) => file_cut(request, stream, "\"a\"", &bytes(LEN), CUT),
+            (_, Some(from)) => {
+                let range = format!("bytes {from}-{}/{LEN}", LEN - 1);
+                let headers = [("etag", "\"a\""), ("content-range", &*range)];
+                reply(stream, "206 Partial Content", &headers, &bytes(LEN + extra)[from..]);
+            }
+            (_, None) => file(request, stream, "\"a\"", &bytes(LEN)),
+        });
+        let fixture = Fixture::new();
+        let path = fixture.pull(&server.url("/x.gguf")).unwrap();
+        assert_eq!(std::fs::read(path).unwrap().len(), LEN, "{extra} more");
+        assert_eq!(server.requests().len(), 3);
+    }
+}
+
 #[test]
 fn a_silent_server_is_given_up() {
     // It keeps every connection open and says nothing.

@@ -1,5 +1,6 @@
 //! Byte-level BPE (`tokenizer.ggml.model` = `gpt2`): words of bytes, joined by the vocabulary's list of merges.
 
+use super::bound;
 use super::merge::{NONE, Scratch};
 use super::pieces::{Lookup, Pieces};
 use super::pretokenize::PreTokenizer;
@@ -41,6 +42,11 @@ impl BytesBpe {
         table.shrink_to_fit();
         let whole = words.ignore_merges.then(|| Lookup::new(pieces, |id| !pieces.is_special(id)));
         Self { words, bytes, merges: table, whole }
+    }
+
+    /// At most so many characters of a text become one of its tokens'.
+    pub(super) fn shrinks(&self) -> Option<usize> {
+        bound::of_bytes(&self.bytes)
     }
 
     /// Appends the tokens of `text`. Bytes that are no token are left out, as in llama.cpp.

@@ -98,7 +98,12 @@ fn finish(
         ));
     }
     let add_bos = vocab.add_bos.unwrap_or(add_bos);
-    Ok(Tokenizer { pieces, codec, bos: vocab.bos, eos, add_bos, add_eos, space_prefix })
+    let shrinks = match &codec {
+        Codec::Bytes(bpe, _) => bpe.shrinks(),
+        Codec::Sentence(sentence, _) => sentence.shrinks(),
+        Codec::Json(_) => None,
+    };
+    Ok(Tokenizer { pieces, codec, bos: vocab.bos, eos, add_bos, add_eos, space_prefix, shrinks })
 }
 
 /// Lengths that must agree, and ids that must exist.

@@ -1,7 +1,7 @@
 //! A tokenizer from a `tokenizer.json`, through the `tokenizers` crate.
 
 use super::pieces::Pieces;
-use super::{Codec, Encode, TextError, Tokenizer, alphabet, gguf, sentence};
+use super::{Codec, Encode, TextError, Tokenizer, alphabet, bound, gguf, sentence};
 use crate::checkpoint::CheckpointError;
 use std::path::Path;
 use tokenizers::decoders::DecoderWrapper;
@@ -40,9 +40,10 @@ pub(super) fn load(
     let style = Style::of(inner.get_decoder());
     let pieces = pieces(&inner, &style);
     let space_prefix = matches!(style, Style::Sentence { prefix: true } | Style::WordPiece(_));
+    let shrinks = bound::of_json(&inner, &pieces);
     let bos_rule = bos.zip(add_bos);
     let codec = Codec::Json(Box::new(Json { inner, plain, bos: bos_rule }));
-    Ok(Tokenizer { pieces, codec, bos, eos, add_bos: false, add_eos: false, space_prefix })
+    Ok(Tokenizer { pieces, codec, bos, eos, add_bos: false, add_eos: false, space_prefix, shrinks })
 }
 
 impl Json {

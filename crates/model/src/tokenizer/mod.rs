@@ -5,12 +5,14 @@
 //! more for a prompt of 100 000 tokens, which a server with a budget of 60 MB does not have. The tests hold both
 //! against each other.
 //!
+//! - [`bound`]: how few tokens a text can be.
 //! - [`merge`]: byte-pair merging, shared by the two BPE forms.
 //! - [`pretokenize`]: which regular expressions cut a text before BPE, by `tokenizer.ggml.pre`.
 //! - [`pieces`]: the bytes of every token.
 //! - [`special`]: finds special tokens in a text.
 
 mod alphabet;
+mod bound;
 mod bytes_bpe;
 mod gguf;
 mod json;
@@ -71,6 +73,8 @@ pub struct Tokenizer {
     add_bos: bool,
     add_eos: bool,
     space_prefix: bool,
+    /// At most so many characters of a text become one character of its tokens; `None`: any number.
+    shrinks: Option<usize>,
 }
 
 /// What encodes.
@@ -202,6 +206,11 @@ impl Tokenizer {
     /// Vocabulary size: ids are below this.
     pub fn vocab(&self) -> usize {
         self.pieces.len()
+    }
+
+    /// A number of tokens that `text` is sure to have at least, known without cutting it; 0 when nothing is known.
+    pub fn at_least(&self, text: &str) -> usize {
+        self.shrinks.map_or(0, |by| text.chars().count() / (by * self.longest_token().max(1)))
     }
 
     /// Length of the longest token, in bytes.

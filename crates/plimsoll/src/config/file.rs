@@ -115,7 +115,7 @@ mod tests {
         "#;
         let file = File::parse(text).unwrap();
         assert_eq!(file.server.http.as_deref(), Some("127.0.0.1:9000"));
-        assert_eq!(file.server.api_key, Some(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(file.server.api_key, Some(vec!["a".into(), "b".into()]));
         assert_eq!(file.engine.threads, Some(2));
         assert_eq!(file.models[0].kv_memory, Some(Size(64 << 20)));
         assert_eq!(File::parse("").unwrap(), File::default());

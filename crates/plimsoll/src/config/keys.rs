@@ -5,6 +5,7 @@
 
 use super::units::{Period, Size};
 use clap::ValueEnum;
+use plimsoll_gateway::ApiKey;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -57,7 +58,7 @@ pub struct ServerKeys {
     /// A key that clients must send as `authorization: Bearer KEY`; repeatable, each key is a tenant [default: none, no
     /// key is asked for]
     #[arg(long, env = "PLIMSOLL_API_KEY", value_name = "KEY", value_delimiter = ',', hide_env_values = true)]
-    pub api_key: Option<Vec<String>>,
+    pub api_key: Option<Vec<ApiKey>>,
     /// Largest request body [default: 8MiB]
     #[arg(long, env = "PLIMSOLL_BODY_LIMIT", value_name = "SIZE")]
     pub body_limit: Option<Size>,

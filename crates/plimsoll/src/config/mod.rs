@@ -14,7 +14,8 @@ pub mod units;
 use anyhow::{Context, bail, ensure};
 use file::File;
 use keys::{EngineKeys, Kernel, LogFormat, ServerKeys};
-use plimsoll_runtime::Parking;
+use plimsoll_gateway::ApiKey;
+use plimsoll_runtime::{LaneConfig, Parking};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -25,8 +26,6 @@ use units::{Period, Size};
 const DEFAULT_FILE: &str = "plimsoll.toml";
 const DEFAULT_HTTP: &str = "127.0.0.1:8000";
 const DEFAULT_ADMIN: &str = "127.0.0.1:8002";
-const DEFAULT_MAX_SEQS: usize = 16;
-const DEFAULT_QUEUE: usize = 256;
 const DEFAULT_BODY_LIMIT: Size = Size(8 << 20);
 const DEFAULT_DRAIN: Period = Period(Duration::from_secs(30));
 
@@ -43,7 +42,7 @@ const BODY_LIMIT: RangeInclusive<Size> = Size(1 << 10)..=Size(1 << 30);
 pub struct Server {
     pub http: Address,
     pub admin: Address,
-    pub api_keys: Vec<String>,
+    pub api_keys: Vec<ApiKey>,
     pub body_limit: u64,
     pub drain: Duration,
     pub log_format: LogFormat,
@@ -108,8 +107,8 @@ pub fn server(wanted: &Wanted, flags: ServerKeys) -> anyhow::Result<Server> {
     );
     let api_keys = keys.api_key.unwrap_or_default();
     ensure!(
-        api_keys.iter().all(|key| !key.trim().is_empty()),
-        "api_key: an empty key would let everybody in"
+        api_keys.iter().all(ApiKey::is_sendable),
+        "api_key: a key is empty, or has blanks or letters that no client can send: use visible ASCII"
     );
     let body_limit = in_range("body_limit", keys.body_limit.unwrap_or(DEFAULT_BODY_LIMIT), &BODY_LIMIT)?;
     Ok(Server {
@@ -144,12 +143,13 @@ fn engine(wanted: &Wanted, file: &File) -> anyhow::Result<(Compute, Vec<Model>)>
 /// A flag speaks of all models, so it wins over what the file says of one.
 fn model(named: &models::Named, wanted: &Wanted, file: &File) -> anyhow::Result<Model> {
     let keys = wanted.engine.clone().or(named.keys.engine()).or(file.engine.clone());
+    let lane = LaneConfig::default();
     let checked = || {
         anyhow::Ok(Model {
             name: named.name.clone(),
             source: named.source.clone(),
             ctx: keys.ctx.map(|ctx| in_range("ctx", ctx, &CTX)).transpose()?,
-            max_seqs: in_range("max_seqs", keys.max_seqs.unwrap_or(DEFAULT_MAX_SEQS), &MAX_SEQS)?,
+            max_seqs: in_range("max_seqs", keys.max_seqs.unwrap_or(lane.max_seqs), &MAX_SEQS)?,
             kv_memory: keys
                 .kv_memory
                 .map(|size| in_range("kv_memory", size, &KV_MEMORY))
@@ -157,7 +157,7 @@ fn model(named: &models::Named, wanted: &Wanted, file: &File) -> anyhow::Result<
                 .map(|size| size.0),
             prefix_cache: keys.prefix_cache.unwrap_or(true),
             parking: parking(&keys)?,
-            queue: in_range("queue", keys.queue.unwrap_or(DEFAULT_QUEUE), &QUEUE)?,
+            queue: in_range("queue", keys.queue.unwrap_or(lane.queue as usize), &QUEUE)?,
         })
     };
     checked().with_context(|| format!("model `{}`", named.name))

@@ -20,7 +20,7 @@ fn defaults() {
     assert_eq!(config.http.to_string(), DEFAULT_HTTP);
     assert_eq!(config.admin.to_string(), DEFAULT_ADMIN);
     assert_eq!(config.compute, Compute { threads: None, kernel: Kernel::Auto });
-    assert_eq!(config.models[0].max_seqs, DEFAULT_MAX_SEQS);
+    assert_eq!((config.models[0].max_seqs, config.models[0].queue), (16, 256));
     assert_eq!(config.models[0].ctx, None);
     assert!(config.api_keys.is_empty());
 }
@@ -48,7 +48,7 @@ fn every_value_is_in_range() {
         ("[server]\nbody_limit = '1B'", "body_limit = 1 B is out of range"),
         ("[server]\nhttp = 'here'", "http = `here` is no address; write HOST:PORT, such as 127.0.0.1:8000"),
         ("[server]\nadmin = 'a:70000'", "admin = `a:70000` is no address"),
-        ("[server]\napi_key = ['']", "api_key: an empty key"),
+        ("[server]\napi_key = ['']", "api_key: a key is empty"),
     ];
     for (file, message) in cases {
         let error = config(&["smollm2"], EngineKeys::default(), ServerKeys::default(), file).unwrap_err();

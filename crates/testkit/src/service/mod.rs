@@ -141,7 +141,14 @@ impl Service for ScriptedService {
 /// A model called `id`, as the scripted service has it.
 #[must_use]
 pub fn card(id: &str) -> ModelCard {
-    ModelCard { id: id.to_owned(), context: 2048, vocab: 256, created: 1_700_000_000, chat: true }
+    ModelCard {
+        id: id.to_owned(),
+        context: 2048,
+        vocab: 256,
+        choices: 1024,
+        created: 1_700_000_000,
+        chat: true,
+    }
 }
 
 /// Notes how a request ended, also when it is dropped.

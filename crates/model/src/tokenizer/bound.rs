@@ -1,0 +1,73 @@
+//! How few tokens a text can be, known without cutting it.
+//!
+//! A tokenizer that loses nothing gives every character of a text to some token, and no token has more characters than
+//! the longest one has bytes. What may lose characters (a byte that is no token, blanks that are cut off, a long word
+//! that becomes one unknown token) has no such bound.
+
+use super::merge::NONE;
+use super::pieces::Pieces;
+use tokenizers::normalizers::NormalizerWrapper as Normalizer;
+use tokenizers::pre_tokenizers::PreTokenizerWrapper as PreTokenizer;
+use tokenizers::{AddedToken, ModelWrapper, SplitDelimiterBehavior, Tokenizer as Inner};
+
+/// Most characters that composing (NFC, NFKC) makes one of: a letter and three marks.
+const COMPOSED: usize = 4;
+
+/// 1 when every byte that a text may have is a token (the entry of `bytes` is not [`NONE`]); otherwise `None`.
+pub(super) fn of_bytes(bytes: &[u32; 256]) -> Option<usize> {
+    (0..=u8::MAX).zip(bytes).all(|(byte, &id)| id != NONE || !is_in_texts(byte)).then_some(1)
+}
+
+/// UTF-8 has no use for the others.
+fn is_in_texts(byte: u8) -> bool {
+    !matches!(byte, 0xC0 | 0xC1 | 0xF5..)
+}
+
+/// How many characters of a text at most become one of what a `tokenizer.json` cuts into tokens; `None`: any number.
+pub(super) fn of_json(inner: &Inner, pieces: &Pieces) -> Option<usize> {
+    let takes_blanks = |token: &AddedToken| token.lstrip || token.rstrip;
+    if inner.get_added_tokens_decoder().values().any(takes_blanks) || !keeps_all(inner.get_pre_tokenizer()) {
+        return None;
+    }
+    match inner.get_model() {
+        ModelWrapper::BPE(bpe)
+            if bpe.continuing_subword_prefix.is_none()
+                && bpe.end_of_word_suffix.is_none()
+                && every_byte_is_a_token(pieces) =>
+        {
+            of_normalizer(inner.get_normalizer())
+        }
+        _ => None,
+    }
+}
+
+fn of_normalizer(normalizer: Option<&Normalizer>) -> Option<usize> {
+    match normalizer {
+        None | Some(Normalizer::NFD(_) | Normalizer::NFKD(_) | Normalizer::Prepend(_)) => Some(1),
+        Some(Normalizer::NFC(_) | Normalizer::NFKC(_)) => Some(COMPOSED),
+        Some(_) => None,
+    }
+}
+
+/// Whether words are cut in the byte alphabet and nothing between them is dropped.
+fn keeps_all(words: Option<&PreTokenizer>) -> bool {
+    fn keeps(step: &PreTokenizer) -> bool {
+        match step {
+            PreTokenizer::ByteLevel(_) | PreTokenizer::Digits(_) => true,
+            PreTokenizer::Split(split) => !matches!(split.behavior, SplitDelimiterBehavior::Removed),
+            PreTokenizer::Sequence(steps) => steps.as_ref().iter().all(keeps),
+            _ => false,
+        }
+    }
+    words.is_some_and(keeps)
+}
+
+fn every_byte_is_a_token(pieces: &Pieces) -> bool {
+    let mut found = [false; 256];
+    for (_, piece) in pieces.iter() {
+        if let [byte] = piece {
+            found[usize::from(*byte)] = true;
+        }
+    }
+    (0..=u8::MAX).zip(found).all(|(byte, found)| found || !is_in_texts(byte))
+}
