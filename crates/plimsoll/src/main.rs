@@ -44,6 +44,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Models => pull::list(&mut std::io::stdout()),
         Command::Bench(Bench::Engine(command)) => bench::engine(&command),
+        Command::Bench(Bench::Serve(command)) => bench::serve::run(&command),
     }
 }
 

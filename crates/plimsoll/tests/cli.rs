@@ -39,6 +39,29 @@ fn errors_are_one_line_and_say_what_to_do() {
 }
 
 #[test]
+fn bench_serve_says_what_is_missing_before_it_sends() {
+    // Nothing listens on the discard port of this machine's tests; none of these gets as far.
+    let url = "http://127.0.0.1:9";
+    refused(&["bench", "serve", url], "give --rate R, --trace FILE, or --sweep with --slo");
+    refused(&["bench", "serve", "https://127.0.0.1:9", "--rate", "1"], "TLS");
+    refused(&["bench", "serve", url, "--rate", "0"], "--rate must be above 0");
+    refused(&["bench", "serve", url, "--rate", "1", "--header", "x"], "NAME: VALUE");
+    refused(&["bench", "serve", url, "--trace", "no-such.csv"], "no-such.csv");
+    refused(&["bench", "serve", url, "--rate", "1"], "cannot be reached");
+    for (args, says) in [
+        (&["--sweep"][..], "--slo"),
+        (&["--slo", "ttft=500"][..], "no duration"),
+        (&["--mix", "a"][..], "no mix"),
+        (&["--arrivals", "often"][..], "no process"),
+        (&["--prompt-tokens", "0"][..], "no length"),
+    ] {
+        let output = plimsoll(&[&["bench", "serve", url][..], args].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && error.contains(says), "{args:?} says {error}");
+    }
+}
+
+#[test]
 fn a_port_in_use_names_the_flag() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

@@ -20,6 +20,7 @@ const FLOORS: &[(&str, Floor)] = &[
     ("hub", Floor::At(3)),
     ("runtime", Floor::At(4)),
     ("gateway", Floor::At(5)),
+    ("load", Floor::At(5)),
     ("plimsoll", Floor::At(6)),
     ("testkit", Floor::Dev),
 ];

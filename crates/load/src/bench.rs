@@ -1,0 +1,150 @@
+//! A whole bench: runs at given rates, or a sweep and runs at multiples of what it found.
+
+use crate::arrivals::Extent;
+use crate::client::Client;
+use crate::error::LoadError;
+use crate::progress::Progress;
+use crate::record::Record;
+use crate::report::{RateReport, Report, Setting};
+use crate::run::{Run, RunOptions, Watch, run};
+use crate::slo::Slo;
+use crate::sweep::{SweepOptions, Trial, sweep};
+use crate::workload::Workload;
+use std::time::Duration;
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BenchOptions {
+    /// What is sent.
+    pub workload: Workload,
+    /// How much, in each run.
+    pub extent: Extent,
+    /// The promise.
+    pub slo: Option<Slo>,
+    /// Runs at these rates; `None` is a trace's own.
+    pub rates: Vec<Option<f64>>,
+    /// Looks for the highest rate in the promise first.
+    pub sweep: Option<SweepOptions>,
+    /// Then runs at these multiples of it.
+    pub multiples: Vec<f64>,
+    /// Most requests under way.
+    pub max_in_flight: usize,
+    /// Between two runs.
+    pub pause: Duration,
+}
+
+/// Whole trials of a sweep are runs of about so many requests, each with other prompts and arrivals, pooled.
+const POOLED: usize = 500;
+
+/// Runs a bench.
+///
+/// # Errors
+/// What made a run impossible. Requests that failed are in the report.
+pub async fn bench(
+    client: &Client,
+    options: &BenchOptions,
+    progress: &dyn Progress,
+) -> Result<Report, LoadError> {
+    let mut bench = Bench { client, options, progress, round: 0 };
+    let mut report = Report::new(Setting::of(client, options));
+    let mut rates = options.rates.clone();
+    if let (Some(how), Some(slo)) = (options.sweep, options.slo) {
+        let trials = &mut report.trials;
+        let found = sweep(how, &slo, async |rate, requests| {
+            let trial = bench.trial(rate, requests, &slo).await?;
+            let tried = Trial {
+                offered: trial.summary.offered,
+                missed: trial.summary.offered - trial.summary.outcomes.in_promise,
+            };
+            progress.note(&trial.line());
+            trials.push(trial.without_records());
+            Ok(tried)
+        })
+        .await?;
+        rates.extend(
+            found
+                .highest
+                .into_iter()
+                .flat_map(|highest| options.multiples.iter().map(move |multiple| Some(highest * multiple))),
+        );
+        report.sweep = Some(found);
+    }
+    for rate in rates {
+        let run = bench.run(rate, options.extent, None).await?;
+        let rate = RateReport::of(rate, vec![run], options);
+        progress.note(&rate.line());
+        report.runs.push(rate);
+    }
+    Ok(report)
+}
+
+struct Bench<'a> {
+    client: &'a Client,
+    options: &'a BenchOptions,
+    progress: &'a dyn Progress,
+    round: u64,
+}
+
+impl Bench<'_> {
+    /// One rate of a sweep: runs until there are enough requests, or too many have missed.
+    async fn trial(&mut self, rate: f64, requests: usize, slo: &Slo) -> Result<RateReport, LoadError> {
+        let parts = requests.div_ceil(POOLED).max(1);
+        let mut allowed = slo.misses_allowed(requests);
+        let mut runs = Vec::new();
+        for part in 0..parts {
+            // Parts as equal as they can be.
+            let share = requests * (part + 1) / parts - requests * part / parts;
+            let run = self.run(Some(rate), Extent::Requests(share), Some(allowed)).await?;
+            let missed = run.records.iter().filter(|record| record.measured && !slo.met_by(record)).count();
+            runs.push(run);
+            match allowed.checked_sub(missed) {
+                Some(left) => allowed = left,
+                None => break,
+            }
+        }
+        Ok(RateReport::of(Some(rate), runs, self.options))
+    }
+
+    /// One run; ended early once more than `allowed` have missed the promise.
+    async fn run(
+        &mut self,
+        rate: Option<f64>,
+        extent: Extent,
+        allowed: Option<usize>,
+    ) -> Result<Run, LoadError> {
+        if self.round > 0 {
+            tokio::time::sleep(self.options.pause).await;
+        }
+        let plan = self.options.workload.plan(rate, extent, self.round)?;
+        let what =
+            rate.map_or_else(|| "trace".to_owned(), |rate| format!("{}/s", plimsoll_charts::short(rate)));
+        let turns = self.options.workload.sessions.map_or(1, |sessions| sessions.turns.max(1)) as usize;
+        self.progress.begin(&what, plan.offers.len() * turns);
+        let mut watcher =
+            Watcher { slo: self.options.slo, allowed, over: 0, missed: 0, progress: self.progress };
+        let how = RunOptions { max_in_flight: self.options.max_in_flight, round: self.round };
+        let run = run(self.client, &self.options.workload, &plan, how, &mut watcher).await;
+        self.progress.end();
+        self.round += 1;
+        Ok(run)
+    }
+}
+
+struct Watcher<'a> {
+    slo: Option<Slo>,
+    allowed: Option<usize>,
+    over: usize,
+    /// Of those that are measured.
+    missed: usize,
+    progress: &'a dyn Progress,
+}
+
+impl Watch for Watcher<'_> {
+    fn over(&mut self, record: &Record, in_flight: usize) -> bool {
+        self.over += 1;
+        let met = self.slo.map_or(record.outcome == crate::record::Outcome::Done, |slo| slo.met_by(record));
+        self.missed += usize::from(record.measured && !met);
+        self.progress.at(self.over, in_flight, self.missed);
+        self.allowed.is_none_or(|allowed| self.missed <= allowed)
+    }
+}

@@ -1,0 +1,106 @@
+//! Connections to the server: kept while they are of use, as many as requests are under way.
+
+use crate::target::Target;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use std::cell::RefCell;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+/// A connection that was idle for longer may be closed by the server just now; vLLM and llama-server do so after 5 s.
+const MAX_IDLE: Duration = Duration::from_secs(2);
+
+type Sender = SendRequest<Full<Bytes>>;
+
+/// The connections to one server.
+#[derive(Debug)]
+pub struct Connections {
+    target: Target,
+    connect_timeout: Duration,
+    idle: RefCell<Vec<(Sender, Instant)>>,
+}
+
+/// A response under way. Hand it back with [`Connections::keep`] when its body is read.
+#[derive(Debug)]
+pub struct Answer {
+    /// Head and body.
+    pub response: Response<Incoming>,
+    sender: Sender,
+}
+
+impl Connections {
+    /// None yet.
+    pub fn new(target: Target, connect_timeout: Duration) -> Self {
+        Self { target, connect_timeout, idle: RefCell::default() }
+    }
+
+    /// Sends a request over a connection that is free, or a new one.
+    ///
+    /// # Errors
+    /// In words: no connection, or one that broke.
+    pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, String> {
+        while let Some(mut sender) = self.free() {
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok(Answer { response, sender }),
+                // The server closed it before it took the request, so another one may be tried.
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(words(&error.into_error())),
+                },
+            }
+        }
+        let mut sender = self.connect().await?;
+        let response = sender.send_request(request).await.map_err(|error| words(&error))?;
+        Ok(Answer { response, sender })
+    }
+
+    /// Keeps the connection of an answer whose body was read to its end.
+    pub fn keep(&self, answer: Answer) {
+        self.idle.borrow_mut().push((answer.sender, Instant::now()));
+    }
+
+    /// The connection that was used last, if it is still of use.
+    fn free(&self) -> Option<Sender> {
+        let mut idle = self.idle.borrow_mut();
+        while let Some((sender, since)) = idle.pop() {
+            if since.elapsed() > MAX_IDLE {
+                // Those below it have been idle for longer.
+                idle.clear();
+            } else if sender.is_ready() {
+                return Some(sender);
+            }
+        }
+        None
+    }
+
+    async fn connect(&self) -> Result<Sender, String> {
+        let connecting = timeout(self.connect_timeout, TcpStream::connect(&self.target.authority));
+        let stream = match connecting.await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) => return Err(format!("no connection within {} s", self.connect_timeout.as_secs_f64())),
+        };
+        // A request must not wait for the acknowledgement of its head.
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| words(&error))?;
+        // Ends with its sender and response; what breaks it, they are told.
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+}
+
+/// An error with its causes.
+pub fn words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        words = format!("{words}: {cause}");
+        source = cause.source();
+    }
+    words
+}

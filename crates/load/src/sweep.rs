@@ -1,0 +1,256 @@
+//! The highest rate that keeps the promise.
+//!
+//! A bracket is found by doubling and halving, narrowed by bisection, both with a fraction of the requests; then the rate is
+//! tried afresh with all of them, and lowered or raised by steps until one rate keeps the promise and the next does not.
+//! What the search saw does not count for the last word: a rate that was chosen because it looked well would look too well.
+
+use crate::error::LoadError;
+use crate::slo::Slo;
+use serde::Serialize;
+
+/// How to look.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct SweepOptions {
+    /// Where to begin, in requests per second.
+    pub start: f64,
+    /// No higher than this.
+    pub most: f64,
+    /// Requests that the answer must rest on.
+    pub requests: usize,
+    /// Two rates are told apart when they differ by this share.
+    pub precision: f64,
+}
+
+/// A rate that was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Tried {
+    /// Requests per second.
+    pub rate: f64,
+    /// Requests that were offered.
+    pub offered: usize,
+    /// Those that missed the promise.
+    pub missed: usize,
+    /// Whether the rate keeps the promise.
+    pub kept: bool,
+    /// It was tried with all requests, not to narrow the search.
+    pub whole: bool,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sweep {
+    /// The highest rate that keeps the promise; `None` if none that was tried does.
+    pub highest: Option<f64>,
+    /// `highest` is the most that was allowed, so that there may be more.
+    pub open_ended: bool,
+    /// Every rate that was tried, in order.
+    pub tried: Vec<Tried>,
+}
+
+/// The requests of a trial that did not meet the promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trial {
+    /// Requests offered.
+    pub offered: usize,
+    /// Those that missed.
+    pub missed: usize,
+}
+
+/// Search trials have this part of the requests.
+const SEARCH_PART: usize = 5;
+/// No fewer than these, of which one may miss at a quantile of 0.99.
+const SEARCH_LEAST: usize = 100;
+/// Rates are halved so often before the search gives up, and doubled so often.
+const MOST_DOUBLINGS: usize = 12;
+/// Steps of the last part.
+const MOST_STEPS: usize = 10;
+
+/// Looks for the highest rate, trying rates with `try_rate(rate, requests)`.
+///
+/// # Errors
+/// What `try_rate` fails with.
+pub async fn sweep(
+    options: SweepOptions,
+    slo: &Slo,
+    try_rate: impl AsyncFnMut(f64, usize) -> Result<Trial, LoadError>,
+) -> Result<Sweep, LoadError> {
+    let mut search = Search { options, slo, try_rate, tried: Vec::new() };
+    let highest = match search.bracket().await? {
+        Bracket::Between(low, high) => {
+            let low = search.bisect(low, high).await?;
+            search.settle(low).await?
+        }
+        Bracket::Open(most) => search.settle(most).await?,
+        Bracket::None => None,
+    };
+    let open_ended = highest.is_some_and(|highest| highest >= options.most);
+    Ok(Sweep { highest, open_ended, tried: search.tried })
+}
+
+enum Bracket {
+    /// A rate that keeps the promise and one that does not.
+    Between(f64, f64),
+    /// Even the most does.
+    Open(f64),
+    /// Not even the least does.
+    None,
+}
+
+struct Search<'a, F> {
+    options: SweepOptions,
+    slo: &'a Slo,
+    try_rate: F,
+    tried: Vec<Tried>,
+}
+
+impl<F: AsyncFnMut(f64, usize) -> Result<Trial, LoadError>> Search<'_, F> {
+    async fn keeps(&mut self, rate: f64, whole: bool) -> Result<bool, LoadError> {
+        let all = self.options.requests;
+        let requests = if whole { all } else { (all / SEARCH_PART).max(SEARCH_LEAST).min(all) };
+        let Trial { offered, missed } = (self.try_rate)(rate, requests).await?;
+        // A trial that was cut short had missed more than all of it may.
+        let kept = missed <= self.slo.misses_allowed(offered.max(requests));
+        self.tried.push(Tried { rate, offered, missed, kept, whole });
+        Ok(kept)
+    }
+
+    async fn bracket(&mut self) -> Result<Bracket, LoadError> {
+        let most = self.options.most;
+        let mut rate = self.options.start.min(most);
+        if self.keeps(rate, false).await? {
+            for _ in 0..MOST_DOUBLINGS {
+                if rate >= most {
+                    break;
+                }
+                let next = (rate * 2.0).min(most);
+                if !self.keeps(next, false).await? {
+                    return Ok(Bracket::Between(rate, next));
+                }
+                rate = next;
+            }
+            return Ok(Bracket::Open(rate));
+        }
+        for _ in 0..MOST_DOUBLINGS {
+            let next = rate / 2.0;
+            if self.keeps(next, false).await? {
+                return Ok(Bracket::Between(next, rate));
+            }
+            rate = next;
+        }
+        Ok(Bracket::None)
+    }
+
+    async fn bisect(&mut self, mut low: f64, mut high: f64) -> Result<f64, LoadError> {
+        while high / low > 1.0 + self.options.precision {
+            let middle = f64::midpoint(low, high);
+            if self.keeps(middle, false).await? { low = middle } else { high = middle }
+        }
+        Ok(low)
+    }
+
+    /// The last word, by whole trials from `rate` on.
+    async fn settle(&mut self, rate: f64) -> Result<Option<f64>, LoadError> {
+        let step = 1.0 + self.options.precision;
+        let mut best = None;
+        let mut rate = rate;
+        for _ in 0..MOST_STEPS {
+            if self.keeps(rate, true).await? {
+                best = Some(rate);
+                if rate >= self.options.most || self.tried.iter().any(|tried| self.is_next_up(tried, rate)) {
+                    break;
+                }
+                rate = (rate * step).min(self.options.most);
+            } else {
+                if best.is_some() {
+                    break;
+                }
+                rate /= step;
+            }
+        }
+        Ok(best)
+    }
+
+    /// Whether a whole trial a step above `rate` has failed already.
+    fn is_next_up(&self, tried: &Tried, rate: f64) -> bool {
+        let above = tried.rate > rate && tried.rate <= rate * (1.0 + self.options.precision) * (1.0 + 1e-9);
+        tried.whole && !tried.kept && above
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::task::{Context, Poll, Waker};
+
+    /// Runs a future that never waits.
+    fn now<T>(future: impl Future<Output = T>) -> T {
+        match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    const SLO: Slo = Slo { ttft: None, itl: None, e2e: None, quantile: 0.99 };
+
+    /// A server with a knee: up to there none is late, above it the share beyond.
+    fn with_knee(knee: f64, options: SweepOptions) -> Sweep {
+        let serve = async |rate: f64, offered: usize| {
+            let missed = ((1.0 - knee / rate).max(0.0) * offered as f64).ceil() as usize;
+            Ok(Trial { offered, missed })
+        };
+        now(sweep(options, &SLO, serve)).unwrap()
+    }
+
+    const OPTIONS: SweepOptions = SweepOptions { start: 1.0, most: 1e4, requests: 1000, precision: 0.05 };
+
+    proptest! {
+        #[test]
+        fn the_knee_is_found(knee in 0.01..2000.0_f64, start in 0.1..100.0_f64) {
+            let sweep = with_knee(knee, SweepOptions { start, ..OPTIONS });
+            let found = sweep.highest.unwrap();
+            // One in a hundred may be late, so that the highest rate is a hundredth above the knee.
+            prop_assert!(found <= knee / 0.99 && found * 1.06 >= knee, "{found} for {knee}: {:?}", sweep.tried);
+            let last_words: Vec<&Tried> = sweep.tried.iter().filter(|tried| tried.whole).collect();
+            prop_assert!(last_words.iter().any(|tried| tried.kept && tried.rate == found && tried.offered == 1000));
+            prop_assert!(sweep.tried.len() < 40, "{}", sweep.tried.len());
+        }
+    }
+
+    #[test]
+    fn a_search_that_looked_too_well_is_corrected() {
+        // Small trials hide what whole ones show.
+        let serve = async |rate: f64, offered: usize| {
+            let knee = if offered < 1000 { 20.0 } else { 16.0 };
+            Ok(Trial { offered, missed: if rate > knee { offered } else { 0 } })
+        };
+        let found = now(sweep(OPTIONS, &SLO, serve)).unwrap().highest.unwrap();
+        assert!((15.2..=16.0).contains(&found), "{found}");
+        let serve = async |rate: f64, offered: usize| {
+            let knee = if offered < 1000 { 16.0 } else { 20.0 };
+            Ok(Trial { offered, missed: if rate > knee { offered } else { 0 } })
+        };
+        let found = now(sweep(OPTIONS, &SLO, serve)).unwrap().highest.unwrap();
+        assert!((19.0..=20.0).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn ends() {
+        let most = with_knee(1e9, SweepOptions { most: 50.0, ..OPTIONS });
+        assert_eq!((most.highest, most.open_ended), (Some(50.0), true));
+        let none = with_knee(1e-9, OPTIONS);
+        assert_eq!((none.highest, none.open_ended), (None, false));
+        assert!(none.tried.len() < 20);
+    }
+
+    #[test]
+    fn a_trial_cut_short_has_failed() {
+        // It ended after the 30 requests that showed enough.
+        let serve = async |rate: f64, requests: usize| {
+            let fails = rate > 10.0;
+            Ok(if fails { Trial { offered: 30, missed: 11 } } else { Trial { offered: requests, missed: 0 } })
+        };
+        let found = now(sweep(OPTIONS, &SLO, serve)).unwrap().highest.unwrap();
+        assert!((9.5..=10.0).contains(&found), "{found}");
+    }
+}

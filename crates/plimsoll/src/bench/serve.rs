@@ -1,0 +1,182 @@
+//! `bench serve`: load for a server, and what became of it.
+
+mod args;
+mod words;
+
+pub use args::BenchServe;
+
+use anyhow::{Context, bail, ensure};
+use plimsoll_load::arrivals::Extent;
+use plimsoll_load::openai::Endpoint;
+use plimsoll_load::progress::TerminalProgress;
+use plimsoll_load::sweep::SweepOptions;
+use plimsoll_load::target::Target;
+use plimsoll_load::trace::{Scaling, Trace};
+use plimsoll_load::workload::{Sessions, Source, Workload};
+use plimsoll_load::{BenchOptions, Client, ClientOptions, HeaderName, HeaderValue};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+/// Requests of a run when nobody says.
+const REQUESTS: usize = 200;
+/// The same for the answer of a sweep: one in a hundred may miss, and ten are enough to count.
+const SWEEP_REQUESTS: usize = 1000;
+/// Where a sweep begins when nobody says.
+const SWEEP_START: f64 = 1.0;
+
+/// Runs `bench serve`.
+pub fn run(command: &BenchServe) -> anyhow::Result<()> {
+    let client = client_options(command)?;
+    let bench = bench_options(command)?;
+    // Before the run: nobody wants to learn after an hour that the folder is not there.
+    let json = command.json.as_deref().map(create).transpose()?;
+    let html = command.html.as_deref().map(create).transpose()?;
+    // One thread: the machine may be the server's as well.
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let report = tokio.block_on(async {
+        let client = Client::connect(client).await?;
+        plimsoll_load::bench(&client, &bench, &TerminalProgress::default()).await
+    })?;
+    if let Some(mut file) = json {
+        serde_json::to_writer(&mut file, &report).context("--json: the report cannot be written")?;
+    }
+    if let Some(mut file) = html {
+        file.write_all(report.html().as_bytes()).context("--html: the report cannot be written")?;
+    }
+    Ok(write!(std::io::stdout(), "{report}")?)
+}
+
+fn create(path: &Path) -> anyhow::Result<File> {
+    File::create(path).with_context(|| format!("{} cannot be written", path.display()))
+}
+
+fn client_options(command: &BenchServe) -> anyhow::Result<ClientOptions> {
+    let (timeout, connect_timeout) = command.timeouts();
+    ensure!(
+        !timeout.is_zero() && !connect_timeout.is_zero(),
+        "--timeout and --connect-timeout must be above 0"
+    );
+    let endpoint = match command.endpoint {
+        args::Endpoint::Chat => Endpoint::Chat,
+        args::Endpoint::Completions => Endpoint::Completions,
+    };
+    Ok(ClientOptions {
+        target: Target::parse(&command.url)?,
+        endpoint,
+        model: command.model.clone(),
+        headers: headers(command)?,
+        connect_timeout,
+        timeout,
+    })
+}
+
+fn headers(command: &BenchServe) -> anyhow::Result<Vec<(HeaderName, HeaderValue)>> {
+    let header = |text: &String| {
+        let parts = text.split_once(':').and_then(|(name, value)| {
+            Some((name.trim().parse().ok()?, HeaderValue::from_str(value.trim()).ok()?))
+        });
+        parts.with_context(|| format!("--header `{text}` is no header; write \"NAME: VALUE\""))
+    };
+    let mut headers: Vec<_> = command.headers.iter().map(header).collect::<anyhow::Result<_>>()?;
+    if let Some(key) = &command.api_key {
+        let value =
+            HeaderValue::from_str(&format!("Bearer {key}")).context("--api-key cannot stand in a header")?;
+        headers.push((HeaderName::from_static("authorization"), value));
+    }
+    Ok(headers)
+}
+
+fn bench_options(command: &BenchServe) -> anyhow::Result<BenchOptions> {
+    let (offered, promise) = (&command.offered, &command.promise);
+    ensure!(offered.rate.iter().all(|rate| *rate > 0.0 && rate.is_finite()), "--rate must be above 0");
+    ensure!(
+        promise.multiples.iter().all(|factor| *factor > 0.0 && factor.is_finite()),
+        "--multiples must be above 0"
+    );
+    ensure!(command.run.max_in_flight > 0, "--max-in-flight must be at least 1");
+    Ok(BenchOptions {
+        workload: workload(command)?,
+        extent: extent(command),
+        slo: promise.slo.map(|bounds| bounds.0),
+        rates: rates(command)?,
+        sweep: if promise.sweep { Some(sweep(command)?) } else { None },
+        multiples: if promise.sweep { promise.multiples.clone() } else { Vec::new() },
+        max_in_flight: command.run.max_in_flight,
+        pause: command.run.pause.0,
+    })
+}
+
+fn extent(command: &BenchServe) -> Extent {
+    let offered = &command.offered;
+    let most = match (command.promise.sweep, &offered.trace) {
+        (true, _) => SWEEP_REQUESTS,
+        (false, Some(_)) => usize::MAX,
+        (false, None) => REQUESTS,
+    };
+    match offered.duration {
+        Some(duration) => Extent::Seconds(duration.0.as_secs_f64()),
+        None => Extent::Requests(offered.requests.unwrap_or(most)),
+    }
+}
+
+/// The rates that are run as they are given; a sweep has its own.
+fn rates(command: &BenchServe) -> anyhow::Result<Vec<Option<f64>>> {
+    let offered = &command.offered;
+    if command.promise.sweep {
+        ensure!(offered.rate.len() <= 1, "--sweep begins at one --rate, not at {}", offered.rate.len());
+        return Ok(Vec::new());
+    }
+    if offered.rate.is_empty() {
+        if offered.trace.is_none() {
+            bail!("how much? give --rate R, --trace FILE, or --sweep with --slo");
+        }
+        return Ok(vec![None]);
+    }
+    Ok(offered.rate.iter().copied().map(Some).collect())
+}
+
+fn sweep(command: &BenchServe) -> anyhow::Result<SweepOptions> {
+    let promise = &command.promise;
+    ensure!((0.001..=1.0).contains(&promise.precision), "--precision must be from 0.001 to 1, such as 0.05");
+    ensure!(promise.max_rate > 0.0 && promise.max_rate.is_finite(), "--max-rate must be above 0");
+    let requests = command.offered.requests.unwrap_or(SWEEP_REQUESTS);
+    ensure!(requests > 0, "--requests must be at least 1");
+    let start = command.offered.rate.first().copied().unwrap_or(SWEEP_START);
+    Ok(SweepOptions { start, most: promise.max_rate, requests, precision: promise.precision })
+}
+
+fn workload(command: &BenchServe) -> anyhow::Result<Workload> {
+    let offered = &command.offered;
+    let sessions = offered.sessions.then_some(Sessions { turns: offered.turns, think: offered.think.0 });
+    ensure!((1..=1000).contains(&offered.turns), "--turns must be from 1 to 1000");
+    ensure!(
+        sessions.is_none() || command.endpoint == args::Endpoint::Chat,
+        "--sessions are conversations; use --endpoint chat"
+    );
+    Ok(Workload {
+        source: source(command)?,
+        shared_prefix: command.said.shared_prefix,
+        mix: offered.mix.clone().map(|mix| mix.0).unwrap_or_default(),
+        sessions,
+        warmup: command.run.warmup.0,
+        seed: command.run.seed,
+    })
+}
+
+fn source(command: &BenchServe) -> anyhow::Result<Source> {
+    let (offered, said) = (&command.offered, &command.said);
+    let Some(path) = &offered.trace else {
+        let arrivals = offered.arrivals.0;
+        return Ok(Source::Process { arrivals, prompt: said.prompt_tokens, output: said.output_tokens });
+    };
+    let speedup = offered.speedup.unwrap_or(1.0);
+    let above_0 = |factor: f64| factor > 0.0 && factor.is_finite();
+    ensure!(
+        above_0(speedup) && above_0(offered.scale_tokens),
+        "--speedup and --scale-tokens must be above 0"
+    );
+    ensure!(above_0(offered.keep) && offered.keep <= 1.0, "--keep must be above 0 and at most 1");
+    let scaling = Scaling { speedup, keep: offered.keep, tokens: offered.scale_tokens };
+    Ok(Source::Trace { trace: Trace::read(path)?, scaling })
+}
