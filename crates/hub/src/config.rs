@@ -1,6 +1,7 @@
 //! What a hub must be told: folders, tokens, limits. The environment is read through a closure, by the binary alone.
 
 use crate::error::HubError;
+use crate::stop::Stop;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -57,6 +58,8 @@ pub struct Limits {
     pub backoff: Duration,
     /// While another process pulls the same model.
     pub lock_wait: Duration,
+    /// Whoever holds a clone may end pulls before that.
+    pub stop: Stop,
 }
 
 impl Default for Limits {
@@ -72,6 +75,7 @@ impl Default for Limits {
             retries: 3,
             backoff: Duration::from_millis(500),
             lock_wait: Duration::from_secs(3600),
+            stop: Stop::default(),
         }
     }
 }

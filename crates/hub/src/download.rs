@@ -55,6 +55,7 @@ pub(crate) fn fetch(
 ) -> Result<(), HubError> {
     let mut tries = 0;
     loop {
+        limits.stop.check()?;
         let before = part_len(job.part);
         let result = attempt(client, limits, job, progress);
         progress.end();
@@ -195,6 +196,7 @@ impl Transfer<'_> {
     }
 
     fn store(&mut self, file: &mut File, bytes: &[u8]) -> Result<(), Stop> {
+        self.limits.stop.check().map_err(Stop::Final)?;
         let done = self.done + bytes.len() as u64;
         if let Some(total) = self.total.filter(|&total| done > total) {
             // Whatever this is, it is not the file that was announced.

@@ -1,5 +1,6 @@
 //! One source's place in the cache.
 
+use crate::config::Limits;
 use crate::digest;
 use crate::error::HubError;
 use crate::fsx;
@@ -9,7 +10,6 @@ use crate::progress::Progress;
 use crate::source::Source;
 use crate::url;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Where a source's files are kept.
 #[derive(Debug)]
@@ -35,10 +35,10 @@ impl Entry {
     pub(crate) fn lock(
         &self,
         what: &str,
-        patience: Duration,
+        limits: &Limits,
         progress: &dyn Progress,
     ) -> Result<Lock, HubError> {
-        Lock::acquire(&self.dir.with_added_extension("lock"), what, patience, progress)
+        Lock::acquire(&self.dir.with_added_extension("lock"), what, limits, progress)
     }
 
     /// The manifest, if every file is there with its size.

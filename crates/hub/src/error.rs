@@ -51,6 +51,9 @@ pub enum HubError {
         /// Where it was looked for.
         cache: PathBuf,
     },
+    /// [`crate::Stop`] said so.
+    #[error("the pull was stopped; pull again to go on")]
+    Stopped,
     /// No answer from a server.
     #[error(
         "no answer from {url} after {tries} tries. Check the network and the proxy (HTTPS_PROXY), or fetch the file on another \

@@ -243,7 +243,7 @@ impl Snapshot<'_> {
         // The same lock that Hugging Face's Python client takes.
         let lock =
             hf.cache.join(".locks").join(repo(self.source).folder_name()).join(format!("{}.lock", meta.etag));
-        let _lock = Lock::acquire(&lock, file, self.config.limits.lock_wait, progress)?;
+        let _lock = Lock::acquire(&lock, file, &self.config.limits, progress)?;
         let is_whole =
             std::fs::metadata(blob).is_ok_and(|found| meta.bytes.is_none_or(|bytes| bytes == found.len()));
         if is_whole {

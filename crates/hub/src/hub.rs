@@ -60,7 +60,7 @@ impl Hub {
         }
         let entry = self.entry(source);
         let what = source.to_string();
-        let _lock = entry.lock(&what, self.config.limits.lock_wait, progress)?;
+        let _lock = entry.lock(&what, &self.config.limits, progress)?;
         // Whoever held the lock may have pulled it for us.
         if let Some(path) = self.cached(source) {
             return Ok(path);
@@ -130,7 +130,7 @@ impl Hub {
     /// It is being pulled, or the file system refused.
     pub fn remove(&self, source: &Source) -> Result<bool, HubError> {
         let entry = self.entry(source);
-        let _lock = entry.lock(&source.to_string(), self.config.limits.lock_wait, &())?;
+        let _lock = entry.lock(&source.to_string(), &self.config.limits, &())?;
         entry.remove()
     }
 

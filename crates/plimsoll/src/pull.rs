@@ -1,14 +1,29 @@
 //! `pull` and `models`: the cache of models.
 
 use crate::config;
-use plimsoll_hub::{CachedModel, Hub, HubConfig, Source, TerminalProgress, names};
+use plimsoll_hub::{CachedModel, Hub, HubConfig, Source, Stop, TerminalProgress, names};
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// The path of a model, pulled if it is not here, with a progress bar on a terminal.
+/// What a signal says to pulls under way.
+pub static STOP: LazyLock<Stop> = LazyLock::new(Stop::default);
+
+static UNDER_WAY: AtomicBool = AtomicBool::new(false);
+
+/// Whether a pull is under way.
+pub fn is_under_way() -> bool {
+    UNDER_WAY.load(SeqCst)
+}
+
+/// The path of a model, pulled if it is not here, with a progress bar on a terminal. One at a time.
 pub fn pull(source: &str) -> anyhow::Result<PathBuf> {
     let source = Source::parse(source)?;
-    Ok(hub()?.pull(&source, &TerminalProgress::new())?)
+    UNDER_WAY.store(true, SeqCst);
+    let pulled = hub().and_then(|hub| Ok(hub.pull(&source, &TerminalProgress::new())?));
+    UNDER_WAY.store(false, SeqCst);
+    pulled
 }
 
 /// Lists the built-in names and what the cache holds.
@@ -26,7 +41,9 @@ pub fn list(out: &mut impl Write) -> anyhow::Result<()> {
 }
 
 fn hub() -> anyhow::Result<Hub> {
-    Ok(Hub::new(HubConfig::from_env(config::env::lookup)?)?)
+    let mut config = HubConfig::from_env(config::env::lookup)?;
+    config.limits.stop = STOP.clone();
+    Ok(Hub::new(config)?)
 }
 
 fn row(model: &CachedModel) -> String {

@@ -2,7 +2,8 @@
 
 use crate::config::{Address, Server, keys::LogFormat};
 use crate::load::{Compute, Loaded};
-use crate::signals::Signals;
+use crate::pull::STOP;
+use crate::signals::{STOP_WAIT, Signals};
 use crate::{banner, load};
 use anyhow::{Context, anyhow};
 use plimsoll_gateway::{Gateway, GatewayConfig, control};
@@ -71,16 +72,21 @@ impl Serving {
         let _watch =
             MemoryWatch::start(&self.service, Host::this(), MemoryConfig::default(), Remedies::default())
                 .context("cannot start the watch over memory")?;
-        let loading = self.load();
+        let mut loading = self.load();
         tokio::select! {
-            loaded = loading => {
+            loaded = &mut loading => {
                 self.greet(&loaded??)?;
                 tokio::select! {
                     name = signals.next() => tracing::info!(signal = name, "draining; a second signal ends at once"),
                     ended = &mut gateway => return Err(gateway_ended(ended)),
                 }
             }
-            name = signals.next() => tracing::info!(signal = name, "stopped while loading"),
+            name = signals.next() => {
+                tracing::info!(signal = name, "stopped while loading");
+                STOP.stop();
+                // A pull ends and removes what is of no use; whatever else loads is not waited for.
+                tokio::time::timeout(STOP_WAIT, loading).await.ok();
+            }
             ended = &mut gateway => return Err(gateway_ended(ended)),
         }
         tokio::spawn(signals.end_at_next());

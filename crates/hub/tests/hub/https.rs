@@ -2,7 +2,7 @@
 
 use crate::fixture::{Fixture, assert_has, bytes};
 use crate::server::{Request, Server, file, file_cut, head, reply};
-use plimsoll_hub::Source;
+use plimsoll_hub::{Source, Stop};
 use std::io::Write;
 use std::net::TcpStream;
 
@@ -228,6 +228,24 @@ fn more_than_was_announced_is_not_taken() {
         assert_eq!(std::fs::read(path).unwrap().len(), LEN, "{extra} more");
         assert_eq!(server.requests().len(), 3);
     }
+}
+
+#[test]
+fn a_stopped_download_is_resumed_by_the_next() {
+    let mut fixture = Fixture::new();
+    let stop = fixture.config.limits.stop.clone();
+    let server = counted(move |n, request, stream| {
+        if n == 0 {
+            file_cut(request, stream, "\"a\"", &bytes(LEN), CUT);
+            stop.stop();
+        } else {
+            file(request, stream, "\"a\"", &bytes(LEN));
+        }
+    });
+    assert_has(&fixture.pull_error(&server.url("/x.gguf")), &["was stopped"]);
+    assert_eq!(server.requests().len(), 1);
+    fixture.config.limits.stop = Stop::default();
+    assert_eq!(std::fs::read(fixture.pull(&server.url("/x.gguf")).unwrap()).unwrap(), bytes(LEN));
 }
 
 #[test]

@@ -46,6 +46,35 @@ fn a_file_is_taken_out_of_its_wheel() {
     assert_eq!(fixture.hub().list().unwrap()[0].resolved, "pkg-1.0-py3-none-any.whl");
 }
 
+/// Neither pip nor what it started goes on, and nothing of it stays.
+#[test]
+fn a_stopped_pull_ends_pip_and_leaves_nothing() {
+    let fixture = Fixture::pip(
+        "here=$(dirname \"$0\"); while [ \"$1\" != --dest ]; do shift; done\n\
+         head -c 5000 /dev/zero > \"$2/half.whl\"; sleep 1000 & echo $! > \"$here/pid\"; wait\n",
+    );
+    let (stop, pid) = (fixture.config.limits.stop.clone(), fixture.dir.path().join("pid"));
+    let watcher = std::thread::spawn({
+        let pid = pid.clone();
+        move || {
+            while !std::fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n')) {
+                std::thread::yield_now();
+            }
+            stop.stop();
+        }
+    });
+    assert_has(&fixture.pull_error("pypi:pkg==1.0/pkg/m.gguf"), &["was stopped", "pull again"]);
+    watcher.join().unwrap();
+    assert_eq!(fixture.files(), [""; 0]);
+    let pid = std::fs::read_to_string(pid).unwrap();
+    // Its parent is gone, so whoever collects orphans may not have done so yet: dead is enough.
+    let state = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).ok();
+    while state().is_some_and(|stat| !stat.contains(") Z ")) {
+        std::thread::yield_now();
+    }
+    assert_has(&fixture.pull_error("pypi:pkg==1.0/pkg/m.gguf"), &["was stopped"]);
+}
+
 #[test]
 fn a_folder_is_taken_with_what_is_below_it() {
     let fixture = with_wheel(&[

@@ -17,6 +17,7 @@ mod weights;
 
 pub use gguf::Gguf;
 pub use hf::HfFolder;
+pub(crate) use hf::{TOKENIZER_MOST, read_text};
 
 use crate::spec::{DecoderSpec, Role};
 use std::path::{Path, PathBuf};

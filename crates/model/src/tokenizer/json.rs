@@ -2,7 +2,7 @@
 
 use super::pieces::Pieces;
 use super::{Codec, Encode, TextError, Tokenizer, alphabet, bound, gguf, sentence};
-use crate::checkpoint::CheckpointError;
+use crate::checkpoint::{CheckpointError, TOKENIZER_MOST, read_text};
 use std::path::Path;
 use tokenizers::decoders::DecoderWrapper;
 use tokenizers::{AddedVocabulary, Model, OffsetType, PreTokenizer, Tokenizer as Inner};
@@ -23,10 +23,12 @@ pub(super) fn load(
     add_bos: Option<bool>,
 ) -> Result<Tokenizer, CheckpointError> {
     let format = |what: String| CheckpointError::Format { path: path.to_owned(), what };
-    let bytes =
-        std::fs::read(path).map_err(|source| CheckpointError::Io { path: path.to_owned(), source })?;
-    let mut inner = Inner::from_bytes(&bytes).map_err(|error| format(error.to_string()))?;
-    drop(bytes);
+    let text = read_text(path, TOKENIZER_MOST)?.ok_or_else(|| CheckpointError::Io {
+        path: path.to_owned(),
+        source: std::io::ErrorKind::NotFound.into(),
+    })?;
+    let mut inner = Inner::from_bytes(&text).map_err(|error| format(error.to_string()))?;
+    drop(text);
     let id = |text: &str| {
         let missing = || format(format!("token {text:?} of tokenizer_config.json is not in the vocabulary"));
         inner.token_to_id(text).ok_or_else(missing)

@@ -274,6 +274,18 @@ fn json_files() {
     with(None, "a b a b a b", PLAIN, &["a", " ", "b", " a", " ", "b", " a", " ", "b"]);
 }
 
+/// A file that says it is longer than any tokenizer is not read.
+#[test]
+fn an_endless_json_file_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tokenizer.json");
+    let file = std::fs::File::create(&path).expect("created");
+    file.set_len((256 << 20) + 1).expect("a hole");
+    let source = TokenizerSource::Json { path, bos: None, eos: Vec::new(), add_bos: None };
+    let error = Tokenizer::new(&source).err().expect("refused").to_string();
+    assert!(error.contains("tokenizer.json") && error.contains("268435456 bytes"), "{error}");
+}
+
 #[test]
 fn json_files_that_do_not_fit_are_refused() {
     let sound = json(&bytes_vocab());

@@ -24,6 +24,8 @@ pub(super) fn measure(engine: &mut dyn Engine, limits: &Limits) -> Result<CostMo
             break;
         }
     }
+    // The planner takes all blocks for untouched, and so would never give back what these hold.
+    engine.release_blocks(&(0..).take(touched(limits)).collect::<Vec<_>>());
     Ok(CostModel::seeded(&samples))
 }
 
@@ -36,6 +38,14 @@ enum Probe {
 }
 
 impl Probe {
+    /// Blocks it writes to.
+    fn blocks(self) -> usize {
+        match self {
+            Self::Prefill(rows) => rows.div_ceil(BLOCK_TOKENS),
+            Self::Decode(sequences) => sequences,
+        }
+    }
+
     fn load(self) -> Load {
         match self {
             Self::Prefill(rows) => Load::default().with_prefill(0, rows),
@@ -52,6 +62,11 @@ fn shapes(limits: &Limits) -> impl Iterator<Item = Probe> {
     decodes.chain(prefills)
 }
 
+/// Blocks that the largest of the shapes writes to; they all begin at block 0.
+fn touched(limits: &Limits) -> usize {
+    shapes(limits).map(Probe::blocks).max().unwrap_or(0)
+}
+
 fn run(engine: &mut dyn Engine, probe: Probe) -> Result<(), String> {
     let (sequences, rows) = match probe {
         Probe::Prefill(rows) => (1, rows),
@@ -65,4 +80,26 @@ fn run(engine: &mut dyn Engine, probe: Probe) -> Result<(), String> {
         .map(|blocks| Span { tokens: &tokens, start: 0, blocks, logits: Logits::Last })
         .collect();
     engine.step(&spans).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_testkit::engine::{Script, ScriptedEngine};
+
+    #[test]
+    fn nothing_is_left_of_it() {
+        let mut engine = ScriptedEngine::new(Script::new(300, 40, 97..123));
+        let limits = super::super::limits(&engine, &crate::LaneConfig::default());
+        measure(&mut engine, &limits).unwrap();
+        assert!(engine.observed().steps.load(std::sync::atomic::Ordering::SeqCst) > 2);
+        let mut saved = vec![0; engine.block_bytes()];
+        for block in 0..40 {
+            engine.save_block(block, &mut saved);
+            assert!(
+                saved.iter().all(|&byte| byte == u8::MAX),
+                "block {block} was written to and not given back"
+            );
+        }
+    }
 }

@@ -20,8 +20,12 @@ pub(crate) fn read_text(path: &Path, most: u64) -> Result<Option<String>, Checkp
             file => file?,
         };
         let mut bytes = Vec::new();
-        file.take(most + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > most {
+        // What says it is too long need not be read; what grows meanwhile, or says nothing, is read no further.
+        let is_short = file.metadata()?.len() <= most;
+        if is_short {
+            file.take(most + 1).read_to_end(&mut bytes)?;
+        }
+        if !is_short || bytes.len() as u64 > most {
             return Err(bad!("the file has more than {most} bytes, the most that is read of it"));
         }
         let text = String::from_utf8(bytes)

@@ -11,6 +11,9 @@ pub(crate) mod safetensors;
 mod shards;
 mod text;
 
+pub(crate) use json::read_text;
+pub(crate) use text::TOKENIZER_MOST;
+
 use super::{
     Checkpoint, CheckpointError, Tensor, TokenizerSource,
     fault::{Fault, bad},

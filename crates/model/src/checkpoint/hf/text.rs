@@ -17,7 +17,7 @@ use std::{
 
 /// Longest of each file, in bytes.
 const CONFIG_MOST: u64 = 16 << 20;
-const TOKENIZER_MOST: u64 = 256 << 20;
+pub(crate) const TOKENIZER_MOST: u64 = 256 << 20;
 const TEMPLATE_MOST: u64 = 4 << 20;
 
 /// Text side of a folder.
