@@ -160,7 +160,16 @@ pub struct Generation {
     /// Prompt length in tokens, special ones included.
     pub prompt_tokens: u32,
     /// What happens next, of all continuations mixed; ends after [`Event::Done`] or [`Event::Failed`].
-    pub events: Pin<Box<dyn Stream<Item = Event> + Send>>,
+    pub events: Pin<Box<dyn EventStream>>,
+}
+
+/// The events of a generation.
+pub trait EventStream: Stream<Item = Event> + Send {
+    /// Takes a delta back that was read, to use its memory for a later one: whoever gives back all it reads gets them
+    /// without any being allocated for a token. Nobody must. By default it is dropped.
+    fn give_back(self: Pin<&mut Self>, delta: Delta) {
+        drop(delta);
+    }
 }
 
 /// One thing that happened to a running request.
@@ -188,7 +197,7 @@ pub struct Delta {
 }
 
 /// A token and how likely it was.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct TokenInfo {
     /// Its id.
     pub id: u32,

@@ -13,6 +13,11 @@ pub struct Parked {
 }
 
 impl Parked {
+    /// Nothing, with room for so many slots.
+    pub fn with_room(slots: usize) -> Self {
+        Self { slots: Vec::with_capacity(slots), tokens: 0 }
+    }
+
     /// The slots of its blocks, from position 0 on.
     pub fn slots(&self) -> &[u32] {
         &self.slots

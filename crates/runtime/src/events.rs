@@ -1,10 +1,10 @@
 //! From the token ring to what a client reads: text, stop strings, usage.
 
-use crate::request::{Control, Item, Scored};
+use crate::request::{Control, Item};
 use crate::text::Text;
 use futures_core::Stream;
 use plimsoll_api::error::{Error, Reason};
-use plimsoll_api::service::{Delta, Event, Finish, GenerateRequest, TokenInfo, Usage};
+use plimsoll_api::service::{Delta, Event, EventStream, Finish, GenerateRequest, TokenInfo, Usage};
 use plimsoll_model::detokenizer::Detokenizer;
 use plimsoll_model::stop::StopStrings;
 use plimsoll_ring::spsc::Consumer;
@@ -21,10 +21,38 @@ pub(crate) struct Events {
     choices: Vec<Choice>,
     /// Continuations that have not finished.
     running: usize,
+    /// The likeliest at the place that is scored next.
+    likely: Vec<(u32, f32)>,
+    /// Scored, and not yet said whose they are.
+    scored: Vec<TokenInfo>,
     /// Made and not read yet.
     ready: VecDeque<Event>,
+    spare: Spare,
     usage: Usage,
     is_over: bool,
+}
+
+/// What readers gave back, so that a token allocates nothing.
+#[derive(Default)]
+struct Spare {
+    deltas: Vec<Delta>,
+    infos: Vec<TokenInfo>,
+    /// The text of a token before stop strings are looked for.
+    text: String,
+}
+
+impl Spare {
+    /// An empty delta of a continuation.
+    fn delta(&mut self, choice: u32) -> Delta {
+        Delta { choice, ..self.deltas.pop().unwrap_or_default() }
+    }
+
+    fn give_back(&mut self, mut delta: Delta) {
+        delta.text.clear();
+        delta.finish = None;
+        self.infos.append(&mut delta.tokens);
+        self.deltas.push(delta);
+    }
 }
 
 /// One continuation on its way to text.
@@ -49,33 +77,33 @@ impl Choice {
         Self { detokenizer, stop, held, written: 0, sent: 0, is_done: false }
     }
 
-    /// Adds a token. Returns the text that is certain now, and whether a stop string was met.
-    fn push(&mut self, token: u32, info: Option<TokenInfo>) -> (String, bool) {
-        let (mut text, mut certain) = (String::new(), String::new());
-        self.held.extend(info.map(|info| (self.written, info)));
-        self.detokenizer.push(token, &mut text);
+    /// Adds a token. Appends the text that is certain now to `certain`, and returns whether a stop string was met.
+    fn push(&mut self, token: u32, text: &mut String, certain: &mut String) -> bool {
+        text.clear();
+        self.detokenizer.push(token, text);
         self.written += text.len();
-        let is_met = self.stop.push(&text, &mut certain);
+        let is_met = self.stop.push(text, certain);
         self.sent += certain.len();
-        (certain, is_met)
+        is_met
     }
 
-    /// The tokens that go with the text sent by now: a token is told of with the first of its text.
-    fn told(&mut self) -> Vec<TokenInfo> {
+    /// Moves the tokens that go with the text sent by now to `tokens`: a token is told of with the first of its text.
+    fn tell(&mut self, tokens: &mut Vec<TokenInfo>) {
         let told = self.held.partition_point(|&(begins, _)| begins < self.sent);
-        self.held.drain(..told).map(|(_, info)| info).collect()
+        tokens.extend(self.held.drain(..told).map(|(_, info)| info));
     }
 
-    /// What was held back, at the end. A stop string may be met even here, when the last bytes come out.
-    fn finish(&mut self) -> (String, bool) {
-        let (mut text, mut certain) = (String::new(), String::new());
-        self.detokenizer.finish(&mut text);
-        let is_met = self.stop.push(&text, &mut certain);
+    /// As [`Choice::push`], of what was held back, at the end. A stop string may be met even here, when the last bytes
+    /// come out.
+    fn finish(&mut self, text: &mut String, certain: &mut String) -> bool {
+        text.clear();
+        self.detokenizer.finish(text);
+        let is_met = self.stop.push(text, certain);
         if !is_met {
-            self.stop.finish(&mut certain);
+            self.stop.finish(certain);
         }
         self.sent += certain.len();
-        (certain, is_met)
+        is_met
     }
 }
 
@@ -87,8 +115,8 @@ impl Events {
         choices: Vec<Choice>,
     ) -> Self {
         let running = choices.len();
-        let (ready, usage) = Default::default();
-        Self { items, control, text, choices, running, ready, usage, is_over: false }
+        let (likely, scored, ready, spare, usage) = Default::default();
+        Self { items, control, text, choices, running, likely, scored, ready, spare, usage, is_over: false }
     }
 
     /// Says what precedes the first token: the echoed prompt, if any, for each continuation.
@@ -104,57 +132,69 @@ impl Events {
 
     fn take(&mut self, item: Item) {
         match item {
-            Item::Prompt { choice, tokens } => {
-                let tokens = tokens.iter().map(|scored| self.info(scored)).collect();
-                self.ready.push_back(Event::Delta(Delta { choice, tokens, ..Delta::default() }));
+            Item::Likely { token, logprob } => self.likely.push((token, logprob)),
+            Item::Scored { token, logprob } => {
+                let mut info = self.spare.infos.pop().unwrap_or_default();
+                self.text.inform(&mut info, (token, logprob), &self.likely);
+                self.likely.clear();
+                self.scored.push(info);
             }
-            Item::Token { choice, token, scored } => self.token(choice, token, scored.as_deref()),
+            Item::Prompt { choice } => {
+                let mut delta = self.spare.delta(choice);
+                delta.tokens.append(&mut self.scored);
+                self.ready.push_back(Event::Delta(delta));
+            }
+            Item::Token { choice, token } => self.token(choice, token),
             Item::Finished { choice, finish, by_end_token } => self.finished(choice, finish, by_end_token),
             Item::Failed(error) => self.fail(*error),
         }
     }
 
-    fn info(&self, scored: &Scored) -> TokenInfo {
-        self.text.info(scored.token, scored.logprob, &scored.top)
-    }
-
-    fn token(&mut self, index: u32, token: u32, scored: Option<&Scored>) {
-        let info = scored.map(|scored| self.info(scored));
+    fn token(&mut self, index: u32, token: u32) {
         let choice = &mut self.choices[index as usize];
         if choice.is_done {
-            return;
+            return self.spare.infos.append(&mut self.scored);
         }
         self.usage.completion_tokens += 1;
-        let (text, is_met) = choice.push(token, info);
+        let begins = choice.written;
+        choice.held.extend(self.scored.drain(..).map(|info| (begins, info)));
+        let mut delta = self.spare.delta(index);
+        let is_met = choice.push(token, &mut self.spare.text, &mut delta.text);
+        if !is_met && delta.text.is_empty() {
+            return self.spare.give_back(delta);
+        }
+        choice.tell(&mut delta.tokens);
         if is_met {
             self.control.enough(index as usize);
-            let tokens = choice.told();
-            self.last(Delta { choice: index, text, tokens, finish: Some(Finish::Stop) });
-        } else if !text.is_empty() {
-            let tokens = choice.told();
-            self.ready.push_back(Event::Delta(Delta { choice: index, text, tokens, finish: None }));
+            self.last(delta, Finish::Stop);
+        } else {
+            self.ready.push_back(Event::Delta(delta));
         }
     }
 
     fn finished(&mut self, index: u32, finish: Finish, by_end_token: bool) {
+        // Of the end token, which is not part of the text.
+        self.spare.infos.append(&mut self.scored);
         let choice = &mut self.choices[index as usize];
         if choice.is_done {
             return;
         }
         self.usage.completion_tokens += u32::from(by_end_token);
-        let (text, is_met) = choice.finish();
+        let mut delta = self.spare.delta(index);
+        let is_met = choice.finish(&mut self.spare.text, &mut delta.text);
         // All text was sent, unless a stop string took the rest; so tokens without text are told of, too.
-        let (tokens, finish) = if is_met {
-            (choice.told(), Finish::Stop)
+        if is_met {
+            choice.tell(&mut delta.tokens);
         } else {
-            (choice.held.drain(..).map(|(_, info)| info).collect(), finish)
-        };
-        self.last(Delta { choice: index, text, tokens, finish: Some(finish) });
+            delta.tokens.extend(choice.held.drain(..).map(|(_, info)| info));
+        }
+        self.last(delta, if is_met { Finish::Stop } else { finish });
     }
 
     /// The last delta of a continuation; after the last of all, the end.
-    fn last(&mut self, delta: Delta) {
+    fn last(&mut self, mut delta: Delta, finish: Finish) {
         self.choices[delta.choice as usize].is_done = true;
+        delta.finish = Some(finish);
         self.ready.push_back(Event::Delta(delta));
         self.running -= 1;
         if self.running == 0 {
@@ -189,6 +229,12 @@ impl Stream for Events {
                 None => self.fail(Error::new(Reason::Engine, "the lane ended before this request did")),
             }
         }
+    }
+}
+
+impl EventStream for Events {
+    fn give_back(mut self: Pin<&mut Self>, delta: Delta) {
+        self.spare.give_back(delta);
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::config::LaneConfig;
 use crate::events::{Choice, Events};
 use crate::lane::Lane;
-use crate::request::{Admission, Control, Request, Sequence, items_per_step};
+use crate::request::{Admission, Control, Request, Scores, Sequence};
 use crate::text::{self, Text};
 use plimsoll_api::error::{Error, Reason};
 use plimsoll_api::service::{GenerateRequest, Generation, ModelCard};
@@ -149,8 +149,12 @@ impl Served {
 
         let count = request.n as usize;
         // Twice what a step may need, so that a request that pauses can go on before its ring is quite empty.
-        let (out, items) = spsc::ring(self.config.token_ring.max(2 * items_per_step(count)));
-        let control = Arc::new(Control::new(count, out.capacity(), self.lane.shared.bell.clone()));
+        let logprobs = request.logprobs.map(|k| k as usize);
+        let scores = Scores { logprobs, of_prompt: request.echo && logprobs.is_some() };
+        let items_per_step = scores.items_per_step(count, self.lane.limits.max_logits);
+        let (out, items) = spsc::ring(self.config.token_ring.max(2 * items_per_step));
+        let room = (items_per_step, out.capacity());
+        let control = Arc::new(Control::new(count, room, self.lane.shared.bell.clone()));
         let prompt_tokens = u32::try_from(prompt.len()).unwrap_or(u32::MAX);
         let choices = (0..request.n).map(|_| Choice::new(&self.text, request)).collect();
         let events =
@@ -161,8 +165,8 @@ impl Served {
             out,
             control,
             ignore_end: request.ignore_eos,
-            logprobs: request.logprobs.map(|k| k as usize),
-            prompt_logprobs: request.echo && request.logprobs.is_some(),
+            scores,
+            items_per_step,
             arrived,
             has_started: false,
             is_paused: false,

@@ -20,10 +20,9 @@ pub(crate) struct Request {
     pub(crate) out: Producer<Item>,
     pub(crate) control: Arc<Control>,
     pub(crate) ignore_end: bool,
-    /// Report log-probabilities, and of this many most likely tokens.
-    pub(crate) logprobs: Option<usize>,
-    /// Report the prompt's, too.
-    pub(crate) prompt_logprobs: bool,
+    pub(crate) scores: Scores,
+    /// Items that one step may put into the ring at most: see [`Scores::items_per_step`].
+    pub(crate) items_per_step: usize,
     pub(crate) arrived: Instant,
     pub(crate) has_started: bool,
     /// Its reader is slow, and its sequences are out of the batch.
@@ -50,10 +49,9 @@ pub(crate) struct Sequence {
 }
 
 impl Request {
-    /// Items that one step may put into the ring at most: for each continuation a chunk of the prompt's
-    /// log-probabilities, a token and its end; and one failure.
-    pub(crate) fn items_per_step(&self) -> usize {
-        items_per_step(self.sequences.len())
+    /// Room the ring must have for the next step, or the request pauses.
+    pub(crate) const fn items_per_step(&self) -> usize {
+        self.items_per_step
     }
 
     /// Whether a paused request can go on.
@@ -79,8 +77,24 @@ impl Request {
     }
 }
 
-pub(crate) const fn items_per_step(sequences: usize) -> usize {
-    3 * sequences + 1
+/// Which log-probabilities a request wants.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scores {
+    /// Report log-probabilities, and of this many most likely tokens.
+    pub(crate) logprobs: Option<usize>,
+    /// Report the prompt's, too.
+    pub(crate) of_prompt: bool,
+}
+
+impl Scores {
+    /// Items that one step of a request with so many `sequences` may put into its ring at most, when a step has
+    /// `max_logits` rows of logits: for each continuation a token, the score of it and its end; the scores of prompt
+    /// tokens and the end of that chunk; and one failure.
+    pub(crate) fn items_per_step(self, sequences: usize, max_logits: usize) -> usize {
+        let score = self.logprobs.map_or(0, |k| k + 1);
+        let of_prompt = if self.of_prompt { max_logits * score + 2 * sequences } else { 0 };
+        sequences * (score + 2) + of_prompt + 1
+    }
 }
 
 impl Sequence {
@@ -94,25 +108,21 @@ impl Sequence {
     }
 }
 
-/// What a lane says about a request.
+/// What a lane says about a request. Small and without memory of its own, so that saying it allocates nothing.
+#[derive(Debug)]
 pub(crate) enum Item {
-    /// The next tokens of the prompt and how likely they were.
-    Prompt { choice: u32, tokens: Vec<Scored> },
-    /// A token was generated.
-    Token { choice: u32, token: u32, scored: Option<Box<Scored>> },
+    /// One of the most likely tokens at the place that the next [`Item::Scored`] is about; the best one comes first.
+    Likely { token: u32, logprob: f32 },
+    /// The next token, of the prompt or generated, and how likely it was; `None` for the first token of a prompt.
+    Scored { token: u32, logprob: Option<f32> },
+    /// Those scored since the last [`Item::Token`] or [`Item::Prompt`] were the next tokens of the prompt.
+    Prompt { choice: u32 },
+    /// A token was generated. If log-probabilities are wanted, it is the one scored last.
+    Token { choice: u32, token: u32 },
     /// A continuation is complete. `by_end_token`: one more token was generated, which is not part of it.
     Finished { choice: u32, finish: Finish, by_end_token: bool },
     /// The request is lost.
     Failed(Box<Error>),
-}
-
-/// A token and how likely it was.
-pub(crate) struct Scored {
-    pub(crate) token: u32,
-    /// `None` for the first token of a prompt.
-    pub(crate) logprob: Option<f32>,
-    /// The most likely ones, best first.
-    pub(crate) top: Vec<(u32, f32)>,
 }
 
 /// What the reader of a request says to its lane.
@@ -136,10 +146,10 @@ const ENOUGH: u8 = 1;
 const GONE: u8 = 2;
 
 impl Control {
-    /// For `sequences` continuations and a ring of `capacity` items.
-    pub(crate) fn new(sequences: usize, capacity: usize, bell: Arc<Bell>) -> Self {
+    /// For `sequences` continuations and a ring of `capacity` items, of which a step may need `items_per_step`.
+    pub(crate) fn new(sequences: usize, (items_per_step, capacity): (usize, usize), bell: Arc<Bell>) -> Self {
         let wishes = (0..sequences).map(|_| AtomicU8::new(WANTED)).collect();
-        let resume_room = items_per_step(sequences).max(capacity / 2);
+        let resume_room = items_per_step.max(capacity / 2);
         let (paused, cached_tokens) = Default::default();
         Self { wishes, paused, resume_room, cached_tokens, bell }
     }

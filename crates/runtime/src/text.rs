@@ -88,19 +88,33 @@ impl Text {
         }
     }
 
-    /// A token as clients see it.
-    pub(crate) fn info(&self, token: u32, logprob: Option<f32>, top: &[(u32, f32)]) -> TokenInfo {
-        let (text, bytes) = self.token(token);
-        let top = top.iter().map(|&(id, logprob)| {
-            let (text, bytes) = self.token(id);
-            (id, text, bytes, logprob)
-        });
-        TokenInfo { id: token, text, bytes, logprob, top: top.collect() }
+    /// Writes a token as clients see it over `info`, and uses the memory that is there.
+    pub(crate) fn inform(
+        &self,
+        info: &mut TokenInfo,
+        (token, logprob): (u32, Option<f32>),
+        top: &[(u32, f32)],
+    ) {
+        (info.id, info.logprob) = (token, logprob);
+        self.token(token, &mut info.text, &mut info.bytes);
+        info.top.resize_with(top.len(), Default::default);
+        for (to, &(id, logprob)) in info.top.iter_mut().zip(top) {
+            (to.0, to.3) = (id, logprob);
+            self.token(id, &mut to.1, &mut to.2);
+        }
     }
 
-    fn token(&self, id: u32) -> (String, Vec<u8>) {
-        let bytes = self.tokenizer.token_bytes(id).unwrap_or_default();
-        (String::from_utf8_lossy(bytes).into_owned(), bytes.to_vec())
+    fn token(&self, id: u32, text: &mut String, bytes: &mut Vec<u8>) {
+        let token = self.tokenizer.token_bytes(id).unwrap_or_default();
+        text.clear();
+        for chunk in token.utf8_chunks() {
+            text.push_str(chunk.valid());
+            if !chunk.invalid().is_empty() {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        bytes.clear();
+        bytes.extend_from_slice(token);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What goes into the planner and comes out of it.
 
+use crate::planner::Limits;
 use plimsoll_kv::{BlockHash, Move};
 use std::time::Duration;
 
@@ -156,7 +157,28 @@ pub struct Plan {
     pub predicted: Duration,
 }
 
+impl Moves {
+    /// Room for what a step may move, with so many sequences at once.
+    pub(crate) fn reserve(&mut self, sequences: usize, blocks: usize, park_blocks: usize) {
+        let parked = blocks.min(park_blocks);
+        self.discards.reserve(park_blocks);
+        self.saves.reserve(parked);
+        self.loads.reserve(parked);
+        self.copies.reserve(sequences);
+        self.fetched.reserve(2 * sequences);
+        self.fetches.reserve(sequences);
+    }
+}
+
 impl Plan {
+    /// Room for the plans of a planner with so many sequences at once.
+    pub(crate) fn reserve(&mut self, sequences: usize, limits: &Limits) {
+        self.moves.reserve(sequences, limits.blocks, limits.park_blocks);
+        self.spans.reserve(limits.max_seqs);
+        self.preempted.reserve(sequences);
+        self.starts.reserve(sequences);
+    }
+
     /// Empties it, and keeps its memory.
     pub(crate) fn clear(&mut self) {
         let Moves { discards, saves, loads, copies, fetched, fetches } = &mut self.moves;

@@ -5,6 +5,9 @@ use plimsoll_api::error::Error;
 use plimsoll_api::openai::response::{Answer, ErrorBody, UsageBody};
 use serde::Serialize;
 
+/// Bytes of a buffer of frames. A frame is 300 or so; whatever is sent by the time the buffer is full makes room in it.
+const FRAMES: usize = 4 << 10;
+
 const FINGERPRINT: &str = concat!("plimsoll-", env!("CARGO_PKG_VERSION"));
 
 /// What every chunk of an answer begins with.
@@ -39,7 +42,7 @@ pub struct Frames {
 impl Frames {
     /// Chunks are called `object`; with `include_usage` each has a field `usage`.
     pub fn new(head: Head, object: &'static str, include_usage: bool) -> Self {
-        Self { head, object, usage: include_usage.then_some(None), buffer: BytesMut::new() }
+        Self { head, object, usage: include_usage.then_some(None), buffer: BytesMut::with_capacity(FRAMES) }
     }
 
     /// A chunk with one choice.

@@ -1,13 +1,10 @@
 //! The events of all prompts of a request, as one stream.
 
-use futures_util::stream::{SelectAll, Stream, StreamExt};
 use plimsoll_api::error::{Error, Reason};
-use plimsoll_api::service::{Delta, Event, Generation, Usage};
+use plimsoll_api::service::{Delta, Event, EventStream, Generation, Usage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-
-type Events<E> = Pin<Box<dyn Stream<Item = E> + Send>>;
+use std::task::{Context, Poll};
 
 /// What can happen to a request of several prompts.
 pub enum Happening {
@@ -21,63 +18,58 @@ pub enum Happening {
 
 /// The running generations of one request. Dropping it cancels them.
 pub struct Happenings {
-    source: Source,
+    /// In the order of the prompts; `None` when it has ended.
+    sources: Vec<Option<Pin<Box<dyn EventStream>>>>,
+    /// The one that is asked first, the next time: each in turn, so that none waits for another that is never silent.
+    first: usize,
     /// Continuations per prompt.
     n: u32,
     unfinished: usize,
     usage: Usage,
 }
 
-enum Source {
-    /// The usual case, which takes no allocation per event.
-    One(Events<Event>),
-    /// Prompt number and event.
-    Many(SelectAll<Events<(u32, Event)>>),
-}
-
 impl Happenings {
     /// `admitted` in the order of the prompts, each with `n` choices.
-    pub fn new(mut admitted: Vec<Generation>, n: u32) -> Self {
+    pub fn new(admitted: Vec<Generation>, n: u32) -> Self {
         let unfinished = admitted.len();
-        let source = match (admitted.pop(), admitted.is_empty()) {
-            (Some(only), true) => Source::One(only.events),
-            (last, _) => {
-                let all = (0..).zip(admitted.into_iter().chain(last));
-                let numbered = |(prompt, generation): (u32, Generation)| {
-                    generation.events.map(move |event| (prompt, event)).boxed()
-                };
-                Source::Many(all.map(numbered).collect())
-            }
-        };
-        Self { source, n, unfinished, usage: Usage::default() }
+        let sources = admitted.into_iter().map(|generation| Some(generation.events)).collect();
+        Self { sources, first: 0, n, unfinished, usage: Usage::default() }
     }
 
     /// The next happening. Nothing follows [`Happening::Done`] or [`Happening::Failed`].
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Happening> {
-        let polled = catch_unwind(AssertUnwindSafe(|| self.poll_source(context)));
+        let polled = catch_unwind(AssertUnwindSafe(|| self.poll_sources(context)));
         polled.unwrap_or_else(|_| {
             Poll::Ready(Happening::Failed(Error::new(Reason::Internal, "the server failed on this request")))
         })
     }
 
-    fn poll_source(&mut self, context: &mut Context<'_>) -> Poll<Happening> {
-        loop {
-            let next = match &mut self.source {
-                Source::One(events) => ready!(events.poll_next_unpin(context)).map(|event| (0, event)),
-                Source::Many(all) => ready!(all.poll_next_unpin(context)),
-            };
-            if let Some(happening) = self.take(next) {
-                return Poll::Ready(happening);
+    fn poll_sources(&mut self, context: &mut Context<'_>) -> Poll<Happening> {
+        let count = self.sources.len();
+        if self.unfinished == 0 {
+            return Poll::Ready(Happening::Done(self.usage));
+        }
+        // Those that are silent leave their waker; all are asked again when one of them speaks.
+        for prompt in (self.first..count).chain(0..self.first) {
+            while let Some(source) = &mut self.sources[prompt] {
+                let Poll::Ready(event) = source.as_mut().poll_next(context) else { break };
+                if let Some(happening) = self.take(prompt, event) {
+                    self.first = (prompt + 1) % count;
+                    return Poll::Ready(happening);
+                }
             }
         }
+        Poll::Pending
     }
 
-    fn take(&mut self, next: Option<(u32, Event)>) -> Option<Happening> {
-        match next {
-            Some((prompt, Event::Delta(delta))) => {
-                Some(Happening::Delta(Delta { choice: prompt * self.n + delta.choice, ..delta }))
+    fn take(&mut self, prompt: usize, event: Option<Event>) -> Option<Happening> {
+        match event {
+            Some(Event::Delta(delta)) => {
+                let choice = u32::try_from(prompt).unwrap_or(u32::MAX) * self.n + delta.choice;
+                Some(Happening::Delta(Delta { choice, ..delta }))
             }
-            Some((_, Event::Done(usage))) => {
+            Some(Event::Done(usage)) => {
+                self.sources[prompt] = None;
                 self.usage.prompt_tokens = self.usage.prompt_tokens.saturating_add(usage.prompt_tokens);
                 self.usage.cached_tokens = self.usage.cached_tokens.saturating_add(usage.cached_tokens);
                 self.usage.completion_tokens =
@@ -85,10 +77,20 @@ impl Happenings {
                 self.unfinished = self.unfinished.saturating_sub(1);
                 (self.unfinished == 0).then_some(Happening::Done(self.usage))
             }
-            Some((_, Event::Failed(error))) => Some(Happening::Failed(error)),
+            Some(Event::Failed(error)) => Some(Happening::Failed(error)),
             None => {
                 Some(Happening::Failed(Error::new(Reason::Internal, "the answer broke off without an end")))
             }
+        }
+    }
+
+    /// Takes a delta back that was read: see [`EventStream::give_back`].
+    pub fn give_back(&mut self, mut delta: Delta) {
+        let n = self.n.max(1);
+        let prompt = (delta.choice / n) as usize;
+        delta.choice %= n;
+        if let Some(source) = self.sources.get_mut(prompt).and_then(Option::as_mut) {
+            source.as_mut().give_back(delta);
         }
     }
 }

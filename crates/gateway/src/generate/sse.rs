@@ -86,7 +86,10 @@ impl<D: Dialect> Sse<D> {
         while self.frames.len() < FRAMES_AT_ONCE {
             let Some(happenings) = &mut self.happenings else { return };
             match happenings.poll_next(context) {
-                Poll::Ready(Happening::Delta(delta)) => self.dialect.chunk(&delta, &mut self.frames),
+                Poll::Ready(Happening::Delta(delta)) => {
+                    self.dialect.chunk(&delta, &mut self.frames);
+                    happenings.give_back(delta);
+                }
                 Poll::Ready(Happening::Done(usage)) => {
                     self.exchange.took(usage);
                     self.frames.usage(usage.into());

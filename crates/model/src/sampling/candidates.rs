@@ -14,15 +14,17 @@ struct Candidate {
     weight: f32,
 }
 
-/// Buffers kept from token to token.
+/// Room for the tokens that may be drawn, kept from token to token: one for all samplers of a thread, because none of
+/// them leaves anything in it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Candidates {
+pub struct Candidates {
     list: Vec<Candidate>,
 }
 
 impl Candidates {
-    pub(super) fn reserve(&mut self, vocab: usize) {
-        self.list.reserve(vocab.saturating_sub(self.list.len()));
+    /// Room for a vocabulary of this size, so that sampling will not allocate.
+    pub fn with_vocab(vocab: usize) -> Self {
+        Self { list: Vec::with_capacity(vocab) }
     }
 
     /// Draws a token; `draw` is in `[0, 1)`. `None` only when no logit is finite.

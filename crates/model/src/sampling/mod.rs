@@ -20,10 +20,10 @@ mod draws;
 mod logprobs;
 mod penalties;
 
+pub use candidates::Candidates;
 pub use draws::{Draws, seed_of};
 pub use logprobs::Logprobs;
 
-use candidates::Candidates;
 use penalties::Penalties;
 
 /// How the next token is chosen. Ranges are the caller's to check.
@@ -71,7 +71,6 @@ pub struct Sampler {
     params: Params,
     draws: Draws,
     penalties: Option<Penalties>,
-    candidates: Candidates,
 }
 
 impl Sampler {
@@ -80,12 +79,7 @@ impl Sampler {
         let penalized = params.repetition_penalty != 1.0
             || params.presence_penalty != 0.0
             || params.frequency_penalty != 0.0;
-        Self {
-            draws: Draws::new(params.seed),
-            penalties: penalized.then(Penalties::default),
-            candidates: Candidates::default(),
-            params,
-        }
+        Self { draws: Draws::new(params.seed), penalties: penalized.then(Penalties::default), params }
     }
 
     /// Tells the tokens of the prompt, for the repetition penalty.
@@ -95,19 +89,17 @@ impl Sampler {
         }
     }
 
-    /// Makes room for `vocab` logits and `tokens` of output, so that sampling will not allocate.
+    /// Makes room for `tokens` of output out of `vocab`, so that sampling will not allocate.
     pub fn reserve(&mut self, vocab: usize, tokens: usize) {
-        if self.params.temperature > 0.0 {
-            self.candidates.reserve(vocab);
-        }
         if let Some(penalties) = &mut self.penalties {
             penalties.reserve(tokens.min(vocab));
         }
     }
 
     /// The next token; remembers it. `logits` is one row, as long as the vocabulary, and is changed: bias and penalties
-    /// are applied in place. An empty row gives 0, and so does one without a finite logit.
-    pub fn sample(&mut self, logits: &mut [f32]) -> u32 {
+    /// are applied in place. An empty row gives 0, and so does one without a finite logit. Allocates only when
+    /// `candidates` has not had room for so many logits before, or there was no [`Sampler::reserve`].
+    pub fn sample(&mut self, logits: &mut [f32], candidates: &mut Candidates) -> u32 {
         for &(id, bias) in &self.params.logit_bias {
             if let Some(logit) = logits.get_mut(id as usize) {
                 *logit += bias;
@@ -120,7 +112,7 @@ impl Sampler {
         let draw = self.draws.next_unit();
         let (best, highest) = highest(logits);
         let token = if self.params.temperature > 0.0 && highest.is_finite() {
-            self.candidates.sample(&self.params, logits, highest, draw).unwrap_or(best)
+            candidates.sample(&self.params, logits, highest, draw).unwrap_or(best)
         } else {
             best
         };

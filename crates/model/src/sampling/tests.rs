@@ -49,7 +49,11 @@ fn greedy() -> Params {
 #[test]
 fn greedy_takes_the_highest_and_the_lowest_id_among_equals() {
     let check = |logits: &[f32], want| {
-        assert_eq!(Sampler::new(greedy()).sample(&mut logits.to_vec()), want, "{logits:?}");
+        assert_eq!(
+            Sampler::new(greedy()).sample(&mut logits.to_vec(), &mut Candidates::default()),
+            want,
+            "{logits:?}"
+        );
     };
     check(&[1.0, 3.0, 3.0, 2.0], 1);
     check(&[-5.0, -3.0], 1);
@@ -75,11 +79,15 @@ fn logits_gone_wrong_never_panic() {
         for at in 0..bad.len() {
             for length in 0..=bad.len() {
                 let mut row: Vec<f32> = bad.iter().cycle().skip(at).take(length).copied().collect();
-                let token = sampler.sample(&mut row) as usize;
+                let token = sampler.sample(&mut row, &mut Candidates::default()) as usize;
                 assert!(token < length.max(1), "{params:?} {row:?}");
             }
         }
-        assert_eq!(sampler.sample(&mut [f32::NAN, 1.0, f32::NAN]), 1, "{params:?}");
+        assert_eq!(
+            sampler.sample(&mut [f32::NAN, 1.0, f32::NAN], &mut Candidates::default()),
+            1,
+            "{params:?}"
+        );
     }
 }
 
@@ -88,7 +96,8 @@ fn penalties_and_bias() {
     let check = |params: Params, prompt: &[u32], rows: &[&[f32]], want: &[u32]| {
         let mut sampler = Sampler::new(Params { temperature: 0.0, ..params });
         sampler.observe_prompt(prompt);
-        let got: Vec<u32> = rows.iter().map(|row| sampler.sample(&mut row.to_vec())).collect();
+        let got: Vec<u32> =
+            rows.iter().map(|row| sampler.sample(&mut row.to_vec(), &mut Candidates::default())).collect();
         assert_eq!(got, want);
     };
     let row: &[f32] = &[2.0, 1.8, 0.5];
@@ -104,7 +113,7 @@ fn penalties_and_bias() {
 fn same_seed_same_tokens() {
     let run = |seed| {
         let mut sampler = Sampler::new(Params { seed, ..Params::default() });
-        (0..50).map(|_| sampler.sample(&mut [0.0; 100])).collect::<Vec<_>>()
+        (0..50).map(|_| sampler.sample(&mut [0.0; 100], &mut Candidates::default())).collect::<Vec<_>>()
     };
     assert_eq!(run(3), run(3));
     assert_ne!(run(3), run(4));
@@ -118,8 +127,14 @@ const FIRST_OF_42: [u32; 8] = [34, 95, 48, 6, 67, 6, 19, 73];
 fn greedy_tokens_use_up_a_draw() {
     let mut a = Sampler::new(Params::default());
     let mut b = a.clone();
-    assert_eq!(a.sample(&mut [0.0]), b.sample(&mut [f32::NAN]));
-    assert_eq!(a.sample(&mut [0.0; 1000]), b.sample(&mut [0.0; 1000]));
+    assert_eq!(
+        a.sample(&mut [0.0], &mut Candidates::default()),
+        b.sample(&mut [f32::NAN], &mut Candidates::default())
+    );
+    assert_eq!(
+        a.sample(&mut [0.0; 1000], &mut Candidates::default()),
+        b.sample(&mut [0.0; 1000], &mut Candidates::default())
+    );
 }
 
 /// Draws `n` tokens from the same logits and compares counts with the reference, at six standard deviations and three
@@ -129,7 +144,7 @@ fn check_counts(params: &Params, logits: &[f32], n: u32) {
     let mut sampler = Sampler::new(params.clone());
     let mut counts = vec![0u32; logits.len()];
     for _ in 0..n {
-        counts[sampler.sample(&mut logits.to_vec()) as usize] += 1;
+        counts[sampler.sample(&mut logits.to_vec(), &mut Candidates::default()) as usize] += 1;
     }
     for (id, (&count, p)) in counts.iter().zip(want).enumerate() {
         let (mean, deviation) = (p * f64::from(n), (p * (1.0 - p) * f64::from(n)).sqrt());
@@ -194,7 +209,7 @@ proptest! {
         let mut output = Vec::new();
         for row in rows {
             let want = reference(&params, &row, &prompt, &output);
-            let token = sampler.sample(&mut row.clone());
+            let token = sampler.sample(&mut row.clone(), &mut Candidates::default());
             // A boundary may fall to either side in f32, but only for a token next to it.
             let relaxed = Params { top_p: params.top_p + 1e-5, min_p: params.min_p - 1e-5, ..params.clone() };
             let possible = want[token as usize] > 0.0 || reference(&relaxed, &row, &prompt, &output)[token as usize] > 0.0;
@@ -247,7 +262,7 @@ fn timing() {
         let started = std::time::Instant::now();
         for _ in 0..200 {
             row.copy_from_slice(&logits);
-            sampler.sample(&mut row);
+            sampler.sample(&mut row, &mut Candidates::default());
         }
         println!("{:?} a token: {params:?}", started.elapsed() / 200);
     }

@@ -1,10 +1,10 @@
 //! From logits to tokens in the rings.
 
 use super::roster::Roster;
-use crate::request::{Item, Request, Scored};
+use crate::request::{Item, Request};
 use plimsoll_api::service::Finish;
 use plimsoll_model::engine::Engine;
-use plimsoll_model::sampling::Logprobs;
+use plimsoll_model::sampling::{Candidates, Logprobs};
 use plimsoll_sched::{Event, LogitRows, PlannedSpan, SeqId};
 use plimsoll_telemetry::ModelMetrics;
 use std::time::Instant;
@@ -16,10 +16,28 @@ pub(super) struct Delivery<'a> {
     pub(super) metrics: &'a ModelMetrics,
     /// Tokens that end a text.
     pub(super) ends: &'a [u32],
-    /// Logits before the sampler changes them; kept from step to step.
-    pub(super) scratch: &'a mut Vec<f32>,
+    pub(super) scratch: &'a mut Scratch,
     pub(super) now: Instant,
 }
+
+/// Room for sampling, for all sequences of a lane and kept from step to step.
+pub(super) struct Scratch {
+    /// Logits before the sampler changes them.
+    logits: Vec<f32>,
+    candidates: Candidates,
+    /// The most likely tokens and their log-probabilities.
+    likely: Vec<(u32, f32)>,
+}
+
+impl Scratch {
+    pub(super) fn new(vocab: usize) -> Self {
+        let candidates = Candidates::with_vocab(vocab);
+        Self { logits: Vec::with_capacity(vocab), candidates, likely: Vec::with_capacity(MOST_LIKELY) }
+    }
+}
+
+/// As many of the most likely tokens as a request may ask for without its first score allocating.
+const MOST_LIKELY: usize = 32;
 
 impl Delivery<'_> {
     /// Goes through the logits of a step, span by span. Returns how many tokens were generated.
@@ -52,18 +70,18 @@ impl Delivery<'_> {
     /// The log-probabilities of the prompt's tokens that follow the rows of `span`, the first of which is `row`.
     fn score_prompt(&mut self, span: &PlannedSpan, row: usize, (i, choice): (usize, usize)) {
         let request = self.roster.get_mut(i);
-        let k = request.logprobs.unwrap_or(0);
-        let sequence = &request.sequences[choice];
-        let first =
-            (span.start == 0).then(|| Scored { token: sequence.tokens[0], logprob: None, top: Vec::new() });
-        let mut tokens = Vec::with_capacity(span.len + 1);
-        tokens.extend(first);
+        let k = request.scores.logprobs.unwrap_or(0);
+        if span.start == 0 {
+            let token = request.sequences[choice].tokens[0];
+            request.push(Item::Scored { token, logprob: None });
+        }
         for (row, position) in (row..).zip(span.start + 1..=span.start + span.len) {
-            if position < sequence.prompt {
-                tokens.push(score(self.engine.logits(row), sequence.tokens[position], k));
+            if position < request.sequences[choice].prompt {
+                let token = request.sequences[choice].tokens[position];
+                score(request, (token, k), self.engine.logits(row), &mut self.scratch.likely);
             }
         }
-        request.push(Item::Prompt { choice: index(choice), tokens });
+        request.push(Item::Prompt { choice: index(choice) });
     }
 
     /// Samples from `row` and reports the token, or the end. Returns how many tokens were generated: 1, or 0 when none
@@ -76,7 +94,7 @@ impl Delivery<'_> {
             return 0;
         }
         let logits = self.engine.logits(row);
-        let (token, scored) = sample(request, choice, logits, self.scratch);
+        let token = sample(request, choice, logits, self.scratch);
         self.clock(i, choice);
         let request = self.roster.get_mut(i);
         let filled = request.sequences[choice].push(token);
@@ -86,7 +104,7 @@ impl Delivery<'_> {
             self.finish(seq, (i, choice), Finish::Stop, true);
             return 1;
         }
-        request.push(Item::Token { choice: index(choice), token, scored });
+        request.push(Item::Token { choice: index(choice), token });
         if request.sequences[choice].tokens.len() == request.sequences[choice].max_len {
             self.finish(seq, (i, choice), Finish::Length, false);
         }
@@ -112,26 +130,27 @@ impl Delivery<'_> {
     }
 }
 
-/// The next token, and how likely it was before penalties and bias, if that is asked for.
-fn sample(
-    request: &mut Request,
-    choice: usize,
-    logits: &mut [f32],
-    scratch: &mut Vec<f32>,
-) -> (u32, Option<Box<Scored>>) {
-    let sampler = &mut request.sequences[choice].sampler;
-    let Some(k) = request.logprobs else { return (sampler.sample(logits), None) };
-    scratch.clear();
-    scratch.extend_from_slice(logits);
-    let token = sampler.sample(logits);
-    (token, Some(Box::new(score(scratch, token, k))))
+/// The next token. Tells how likely it was before penalties and bias, if that is asked for.
+fn sample(request: &mut Request, choice: usize, logits: &mut [f32], scratch: &mut Scratch) -> u32 {
+    let Some(k) = request.scores.logprobs else {
+        return request.sequences[choice].sampler.sample(logits, &mut scratch.candidates);
+    };
+    scratch.logits.clear();
+    scratch.logits.extend_from_slice(logits);
+    let token = request.sequences[choice].sampler.sample(logits, &mut scratch.candidates);
+    score(request, (token, k), &scratch.logits, &mut scratch.likely);
+    token
 }
 
-fn score(logits: &[f32], token: u32, k: usize) -> Scored {
+/// Tells how likely `token` was, and the `k` most likely ones.
+fn score(request: &mut Request, (token, k): (u32, usize), logits: &[f32], likely: &mut Vec<(u32, f32)>) {
     let logprobs = Logprobs::of(logits);
-    let mut top = Vec::with_capacity(k);
-    logprobs.best(k, &mut top);
-    Scored { token, logprob: Some(logprobs.at(token)), top }
+    likely.clear();
+    logprobs.best(k, likely);
+    for &(token, logprob) in &*likely {
+        request.push(Item::Likely { token, logprob });
+    }
+    request.push(Item::Scored { token, logprob: Some(logprobs.at(token)) });
 }
 
 /// A choice as it goes over the wire. There are at most 2^23 at the gate.

@@ -2,7 +2,7 @@
 
 use crate::request::{Item, Request};
 use plimsoll_api::error::Error;
-use plimsoll_sched::{Arrival, Event, SeqId, Start};
+use plimsoll_sched::{Arrival, Event, Planner, SeqId, Start};
 
 /// The requests of a lane, in the order of arrival; and what happened to them, for the planner.
 #[derive(Default)]
@@ -14,6 +14,13 @@ pub(super) struct Roster {
 }
 
 impl Roster {
+    /// Room for the requests of so many sequences, and for what happens to them in a step.
+    pub(super) fn with_room(sequences: usize) -> Self {
+        // Each may arrive, fill a block and finish between two plans; and there is a word on the step itself.
+        let events = Vec::with_capacity(3 * sequences + 64);
+        Self { requests: Vec::with_capacity(sequences), next: 0, events }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
@@ -34,16 +41,17 @@ impl Roster {
         &mut self.requests[i]
     }
 
-    /// Takes a request in and numbers its sequences.
-    pub(super) fn arrive(&mut self, mut request: Box<Request>) {
+    /// Takes a request in and numbers its sequences. Their names go to lists of the planner's.
+    pub(super) fn arrive(&mut self, mut request: Box<Request>, planner: &mut Planner) {
         request.first = SeqId(self.next);
         self.next += request.sequences.len() as u64;
-        let all_logits = request.prompt_logprobs;
+        let all_logits = request.scores.of_prompt;
         let first = request.first;
-        let arrivals = request.sequences.iter_mut().enumerate().map(|(i, sequence)| {
+        let arrivals = request.sequences.iter().enumerate().map(|(i, sequence)| {
             let seq = SeqId(first.0 + i as u64);
             let (prompt, max_len) = (sequence.prompt, sequence.max_len);
-            let names = std::mem::take(&mut sequence.names);
+            let mut names = planner.spare_names();
+            names.extend_from_slice(&sequence.names);
             let fork_of = (i > 0).then_some(first);
             Event::Arrived(Arrival { seq, prompt, max_len, all_logits, names, fork_of })
         });

@@ -1,7 +1,7 @@
 //! The loop of a lane's thread: take in, plan, compute, deliver.
 
 use super::bell::Sleeper;
-use super::deliver::Delivery;
+use super::deliver::{Delivery, Scratch};
 use super::moves::Mover;
 use super::roster::Roster;
 use super::spare::Shedder;
@@ -44,19 +44,22 @@ pub(super) fn run(
             return;
         }
     };
+    let sequences = shared.gate.bounds().sequences as usize;
+    let (mut planner, mut plan) = (Planner::new(limits, cost, shared.snapshot.clone()), Plan::default());
+    planner.reserve(sequences, &mut plan);
     let mut worker = Worker {
         name: parts.name,
         shedder: Shedder::new(&*parts.engine),
+        scratch: Scratch::new(parts.engine.shape().vocab),
         engine: parts.engine,
         ends: parts.ends,
         turnstile: parts.turnstile,
-        planner: Planner::new(limits, cost, shared.snapshot.clone()),
+        planner,
         store,
         shared,
-        roster: Roster::default(),
-        plan: Plan::default(),
-        spans: Vec::new(),
-        scratch: Vec::new(),
+        roster: Roster::with_room(sequences),
+        plan,
+        spans: Vec::with_capacity(limits.max_seqs),
         shared_tokens: 0,
         begun: Instant::now(),
         max_seqs: limits.max_seqs,
@@ -101,7 +104,7 @@ struct Worker<'a> {
     plan: Plan,
     /// Empty between steps: its memory is kept.
     spans: Vec<Span<'static>>,
-    scratch: Vec<f32>,
+    scratch: Scratch,
     /// Prompt tokens that the sequences that joined with this plan need not compute.
     shared_tokens: usize,
     begun: Instant,
@@ -146,7 +149,7 @@ impl Worker<'_> {
     fn take_in(&mut self) {
         let mut has_news = false;
         while let Some(request) = self.shared.mailbox.try_pop() {
-            self.roster.arrive(request);
+            self.roster.arrive(request, &mut self.planner);
             has_news = true;
         }
         self.store.news(&mut self.roster.events);

@@ -20,8 +20,8 @@ mod sequence;
 use crate::cost::{CostModel, Load};
 use crate::plan::{Arrival, Event, Moves, Plan, PlannedSpan, SeqId};
 use crate::snapshot::{Rate, Snapshot};
-use plimsoll_kv::{BLOCK_TOKENS, Counts, Ledger, Move, PrefixCache};
-use sequence::{Place, Sequence};
+use plimsoll_kv::{BLOCK_TOKENS, BlockHash, Counts, Ledger, Move, PrefixCache, blocks_for};
+use sequence::{Place, Sequence, Tables};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,8 +65,10 @@ pub struct Planner {
     in_step: Vec<PlannedSpan>,
     load: Load,
     step: u64,
-    /// Emptied block tables, to be filled again.
-    spare: Vec<Vec<u32>>,
+    /// Emptied tables of sequences that left, to be filled again.
+    spare: Vec<Tables>,
+    /// Emptied lists of names, likewise.
+    spare_names: Vec<Vec<BlockHash>>,
     /// Indices into `sequences`, while decodes are being put in order.
     order: Vec<usize>,
     /// Per block: holders seen while idle ones are being counted. Zero otherwise.
@@ -97,6 +99,7 @@ impl Planner {
             load: Load::default(),
             step: 0,
             spare: Vec::new(),
+            spare_names: Vec::new(),
             order: Vec::with_capacity(limits.max_seqs),
             seen: vec![0; limits.blocks],
             left: Default::default(),
@@ -104,6 +107,26 @@ impl Planner {
         };
         planner.publish_occupancy();
         planner
+    }
+
+    /// Makes room for `sequences` at once and for the plans they lead to, so that planning will not allocate.
+    pub fn reserve(&mut self, sequences: usize, plan: &mut Plan) {
+        let Limits { max_seqs, blocks, park_blocks, .. } = self.limits;
+        let longest = blocks_for(self.longest());
+        self.sequences.reserve(sequences);
+        self.order.reserve(sequences);
+        self.in_step.reserve(max_seqs);
+        self.spare.extend(
+            (0..sequences).map(|_| Tables::with_room(longest, if park_blocks > 0 { longest } else { 0 })),
+        );
+        self.spare_names.extend((0..sequences).map(|_| Vec::with_capacity(longest)));
+        self.moves.reserve(sequences, blocks, park_blocks);
+        plan.reserve(sequences, &self.limits);
+    }
+
+    /// An empty list for the names of a sequence that is to arrive: one that came back from a sequence that left.
+    pub fn spare_names(&mut self) -> Vec<BlockHash> {
+        self.spare_names.pop().unwrap_or_default()
     }
 
     /// The longest sequence that can ever run, in tokens. Longer ones must not arrive.
@@ -237,8 +260,8 @@ impl Planner {
             self.sequences.last().is_none_or(|last| last.id < arrival.seq),
             "{arrival:?} is out of order"
         );
-        let blocks = self.spare.pop().unwrap_or_default();
-        self.sequences.push(Sequence::new(arrival, blocks));
+        let tables = self.spare.pop().unwrap_or_default();
+        self.sequences.push(Sequence::new(arrival, tables));
     }
 
     fn remove(&mut self, now: Duration, seq: SeqId) {
@@ -248,7 +271,10 @@ impl Planner {
         let gone = self.sequences.remove(i);
         self.left.0.add(now, 1.0);
         self.left.1.add(now, gone.len as f64);
-        self.spare.push(gone.blocks);
+        let (tables, mut names) = gone.into_tables();
+        names.clear();
+        self.spare.push(tables);
+        self.spare_names.push(names);
     }
 
     fn pause(&mut self, seq: SeqId) {

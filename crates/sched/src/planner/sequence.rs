@@ -42,6 +42,20 @@ pub(super) struct Sequence {
     pub(super) loaded_in: u64,
 }
 
+/// Lists of a sequence that go to another one when it leaves. Empty in between.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    blocks: Vec<u32>,
+    parked: Parked,
+}
+
+impl Tables {
+    /// Room for so many blocks and slots.
+    pub(super) fn with_room(blocks: usize, slots: usize) -> Self {
+        Self { blocks: Vec::with_capacity(blocks), parked: Parked::with_room(slots) }
+    }
+}
+
 /// How far parked blocks are on their way back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fetch {
@@ -53,8 +67,9 @@ pub(super) enum Fetch {
 }
 
 impl Sequence {
-    pub(super) fn new(arrival: Arrival, blocks: Vec<u32>) -> Self {
-        debug_assert!(blocks.is_empty());
+    pub(super) fn new(arrival: Arrival, tables: Tables) -> Self {
+        let Tables { blocks, parked } = tables;
+        debug_assert!(blocks.is_empty() && parked.slots().is_empty());
         Self {
             id: arrival.seq,
             place: Place::Waiting,
@@ -68,10 +83,15 @@ impl Sequence {
             names: arrival.names,
             published: 0,
             fork_of: arrival.fork_of.filter(|_| !arrival.all_logits),
-            parked: Parked::default(),
+            parked,
             fetch: Fetch::No,
             loaded_in: 0,
         }
+    }
+
+    /// What is left of a sequence that has nothing any more.
+    pub(super) fn into_tables(self) -> (Tables, Vec<BlockHash>) {
+        (Tables { blocks: self.blocks, parked: self.parked }, self.names)
     }
 
     /// Tokens known but not in the cache.

@@ -3,9 +3,10 @@
 use super::Ticket;
 use futures_util::{Stream, stream};
 use plimsoll_api::error::Error;
-use plimsoll_api::service::{Delta, Event, Finish, GenerateRequest, TokenInfo, Usage};
+use plimsoll_api::service::{Delta, Event, EventStream, Finish, GenerateRequest, TokenInfo, Usage};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use tokio::sync::Semaphore;
 
 /// One thing a scripted service does.
@@ -86,22 +87,38 @@ impl Script {
         script
     }
 
-    pub(super) fn play(self, ticket: Ticket) -> Pin<Box<dyn Stream<Item = Event> + Send>> {
-        Box::pin(stream::unfold((self.acts.into_iter(), ticket), |(mut acts, mut ticket)| async move {
-            loop {
-                match acts.next()? {
-                    Act::Emit(event) => {
-                        ticket.saw(&event);
-                        return Some((event, (acts, ticket)));
+    pub(super) fn play(self, ticket: Ticket) -> Pin<Box<dyn EventStream>> {
+        Box::pin(Play(Box::pin(stream::unfold(
+            (self.acts.into_iter(), ticket),
+            |(mut acts, mut ticket)| async move {
+                loop {
+                    match acts.next()? {
+                        Act::Emit(event) => {
+                            ticket.saw(&event);
+                            return Some((event, (acts, ticket)));
+                        }
+                        Act::Wait(gate) => gate.pass().await,
+                        Act::Hang => std::future::pending().await,
+                        Act::Panic => panic!("as scripted"),
                     }
-                    Act::Wait(gate) => gate.pass().await,
-                    Act::Hang => std::future::pending().await,
-                    Act::Panic => panic!("as scripted"),
                 }
-            }
-        }))
+            },
+        ))))
     }
 }
+
+/// A script being played.
+struct Play(Pin<Box<dyn Stream<Item = Event> + Send>>);
+
+impl Stream for Play {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.0.as_mut().poll_next(context)
+    }
+}
+
+impl EventStream for Play {}
 
 fn token(i: usize, piece: &str, top: u32) -> TokenInfo {
     let id = u32::try_from(i).unwrap_or(u32::MAX);
