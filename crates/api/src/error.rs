@@ -31,6 +31,14 @@ pub enum Reason {
     KvFull,
     /// The machine is short of memory: come back.
     Memory,
+    /// The API key has as many requests in flight as one may: come back.
+    TenantFull,
+    /// It would come later than promised: come back.
+    Deadline,
+    /// It would come later than wanted even if nobody else were served.
+    NeverInTime,
+    /// Its time was up before it was complete.
+    Expired,
     /// The server is loading its model.
     Loading,
     /// The server is going down and takes no new work.
@@ -57,6 +65,10 @@ impl Reason {
             Self::QueueFull => (429, "queue_full", "rate_limit_error"),
             Self::KvFull => (429, "kv_full", "rate_limit_error"),
             Self::Memory => (429, "memory", "rate_limit_error"),
+            Self::TenantFull => (429, "tenant_full", "rate_limit_error"),
+            Self::Deadline => (429, "deadline", "rate_limit_error"),
+            Self::NeverInTime => (400, "never_in_time", "invalid_request_error"),
+            Self::Expired => (504, "expired", "timeout_error"),
             Self::Loading => (503, "loading", "service_unavailable_error"),
             Self::Draining => (503, "draining", "service_unavailable_error"),
             Self::Engine => (500, "engine_failed", "server_error"),

@@ -4,6 +4,7 @@ use crate::error::Error;
 use futures_core::Stream;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::{Duration, Instant};
 
 /// A boxed future; the trait is used as `dyn Service`.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -77,6 +78,8 @@ pub struct GenerateRequest {
     pub request_id: String,
     /// Who asks: the index of the API key, 0 without keys.
     pub tenant: u32,
+    /// How urgent it is, and until when it is wanted.
+    pub urgency: Urgency,
     /// Requests with different salts never share what was computed for their prompts, also of one tenant.
     pub cache_salt: String,
     /// What to continue.
@@ -95,6 +98,33 @@ pub struct GenerateRequest {
     pub logprobs: Option<u32>,
     /// How the next token is chosen.
     pub sampling: Sampling,
+}
+
+/// How urgent a request is, and until when it is wanted. What is left open the model's promise decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Urgency {
+    /// Who goes first.
+    pub priority: Option<Priority>,
+    /// When its headers were parsed, from which all times count; `None`: when the service is asked.
+    pub arrived: Option<Instant>,
+    /// Longest time to the first token.
+    pub ttft: Option<Duration>,
+    /// Longest mean gap between tokens.
+    pub itl: Option<Duration>,
+    /// Longest time to the last token.
+    pub timeout: Option<Duration>,
+}
+
+/// Who goes first. `Interactive` before `Standard` before `Batch`, which has no part in the model's promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Priority {
+    /// Somebody waits in front of a screen.
+    Interactive,
+    /// The usual.
+    #[default]
+    Standard,
+    /// Nobody waits.
+    Batch,
 }
 
 /// A prompt in one of its forms.

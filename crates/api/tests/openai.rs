@@ -2,7 +2,7 @@
 
 use plimsoll_api::error::{Error, Reason};
 use plimsoll_api::openai::{Caller, Job, Limits, chat, completion, tokenize};
-use plimsoll_api::service::{GenerateRequest, ModelCard, Prompt};
+use plimsoll_api::service::{GenerateRequest, ModelCard, Priority, Prompt, Urgency};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -10,7 +10,11 @@ fn cards() -> Vec<ModelCard> {
     vec![ModelCard { id: "tiny".to_owned(), context: 128, vocab: 100, choices: 1024, created: 1, chat: true }]
 }
 
-const CALLER: Caller<'static> = Caller { request_id: "r1", tenant: 3 };
+const CALLER: Caller<'static> = Caller {
+    request_id: "r1",
+    tenant: 3,
+    urgency: Urgency { priority: None, arrived: None, ttft: None, itl: None, timeout: None },
+};
 const LIMITS: Limits = Limits { max_choices: 8 };
 
 fn read_chat(body: &[u8]) -> Result<Job, Error> {
@@ -49,6 +53,26 @@ fn refused<T: std::fmt::Debug>(got: Result<T, Error>, param: &str, words: &str) 
     let error = got.expect_err("refused");
     assert_eq!(error.param.as_deref().unwrap_or(""), param, "{error:?}");
     assert!(error.message.contains(words), "`{words}` is not in `{}`", error.message);
+}
+
+#[test]
+fn a_lower_priority_goes_first_and_the_header_wins() {
+    let cases = [
+        (json!({}), None),
+        (json!({"priority": null}), None),
+        (json!({"priority": -5}), Some(Priority::Interactive)),
+        (json!({"priority": 0}), Some(Priority::Standard)),
+        (json!({"priority": 7}), Some(Priority::Batch)),
+    ];
+    for (body, expected) in cases {
+        assert_eq!(only(chat_with(&body)).urgency.priority, expected, "{body}");
+        assert_eq!(only(completion_with(&body)).urgency.priority, expected, "{body}");
+    }
+    let urgency = Urgency { priority: Some(Priority::Batch), ..CALLER.urgency };
+    let body = with(json!({"prompt": "Hi"}), &json!({"priority": -1}));
+    let job = completion::read(&body, &cards(), Caller { urgency, ..CALLER }, LIMITS);
+    assert_eq!(only(job).urgency, urgency);
+    refused(completion_with(&json!({"priority": "high"})), "priority", "");
 }
 
 #[test]

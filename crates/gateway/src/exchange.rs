@@ -55,6 +55,11 @@ impl Exchange {
         &self.request_id
     }
 
+    /// When its headers were parsed.
+    pub const fn began(&self) -> Instant {
+        self.began
+    }
+
     /// A served model is concerned.
     pub fn concerns(&self, model: &str) {
         model.clone_into(&mut self.notes().model);

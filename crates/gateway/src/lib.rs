@@ -12,6 +12,7 @@
 //! - [`control`] runs `/metrics` and health on a thread and a port of their own, so that they answer while every core computes.
 //! - [`GatewayConfig`]: every limit, with its default.
 //! - `stall`: breaks connections whose readers take nothing for too long.
+//! - `urgency`: what headers say about deadlines and priority.
 //! - `refusal`: an error of the table as an HTTP answer.
 
 mod app;
@@ -25,6 +26,7 @@ mod info;
 mod refusal;
 mod server;
 mod stall;
+mod urgency;
 
 pub use app::Gateway;
 pub use auth::ApiKey;

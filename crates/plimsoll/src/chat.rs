@@ -3,7 +3,9 @@
 use crate::cli::Run;
 use crate::{config, load};
 use anyhow::{Context, anyhow, ensure};
-use plimsoll_api::service::{Event, GenerateRequest, Generation, ModelCard, Prompt, Sampling, Service};
+use plimsoll_api::service::{
+    Event, GenerateRequest, Generation, ModelCard, Prompt, Sampling, Service, Urgency,
+};
 use plimsoll_telemetry::logs;
 use serde_json::json;
 use std::future::poll_fn;
@@ -87,6 +89,7 @@ impl<'a> Chat<'a> {
             model: self.model.id.clone(),
             request_id: "run".to_owned(),
             tenant: 0,
+            urgency: Urgency::default(),
             prompt: self.prompt(text),
             n: 1,
             max_tokens: self.max_tokens,

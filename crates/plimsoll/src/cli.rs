@@ -47,22 +47,13 @@ pub struct Serve {
     /// Planned; see [`Serve::planned`].
     #[arg(long, hide = true)]
     grpc: Option<String>,
-    /// Planned; see [`Serve::planned`].
-    #[arg(long, hide = true)]
-    slo: Option<String>,
 }
 
 impl Serve {
     /// A flag that a coming version has and this one cannot honour, and what to say.
     pub fn planned(&self) -> Option<(&'static str, &'static str)> {
-        let used = if self.grpc.is_some() {
-            "grpc"
-        } else if self.slo.is_some() {
-            "slo"
-        } else {
-            return None;
-        };
-        PLANNED_KEYS.into_iter().find(|(key, _)| *key == used)
+        self.grpc.as_ref()?;
+        PLANNED_KEYS.into_iter().find(|(key, _)| *key == "grpc")
     }
 
     /// What it says about models and how to run them.
@@ -178,8 +169,8 @@ mod tests {
 
     #[test]
     fn planned_flags_are_known() {
-        let cli = Cli::parse_from(["plimsoll", "serve", "a", "--slo", "a:ttft=500ms"]);
+        let cli = Cli::parse_from(["plimsoll", "serve", "a", "--grpc", ":8001"]);
         let Command::Serve(serve) = cli.command else { panic!("not serve") };
-        assert_eq!(serve.planned().map(|(key, _)| key), Some("slo"));
+        assert_eq!(serve.planned().map(|(key, _)| key), Some("grpc"));
     }
 }

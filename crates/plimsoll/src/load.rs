@@ -114,6 +114,11 @@ fn one(model: &config::Model, compute: &Compute, service: &Runtime) -> anyhow::R
         queue: u32::try_from(model.queue)?,
         prefix_cache: model.prefix_cache,
         parking: model.parking.clone(),
+        queue_policy: model.queue_policy,
+        max_queue_tokens: model.max_queue_tokens,
+        per_tenant: model.max_per_key,
+        promise: model.promise,
+        tenants: model.tenants,
         ..LaneConfig::default()
     };
     let engine = Box::new(engine);

@@ -29,7 +29,7 @@ fn refused(args: &[&str], says: &str) {
 fn errors_are_one_line_and_say_what_to_do() {
     refused(&["serve"], "try `plimsoll serve smollm2`");
     refused(&["serve", "smollm2", "--grpc", ":8001"], "gRPC is not served yet");
-    refused(&["serve", "smollm2", "--slo", "smollm2:ttft=1s"], "promises are not kept yet");
+    refused(&["serve", "smollm2", "--slo", "other:ttft=1s"], "there is no model `other`");
     refused(&["serve", "smollm2", "--max-seqs", "0"], "must be from 1 to 1024");
     refused(&["serve", "smollm2", "--http", "nowhere"], "write HOST:PORT");
     refused(&["serve", "smollm2", "--config", "no-such.toml"], "no-such.toml");
@@ -72,9 +72,10 @@ fn a_port_in_use_names_the_flag() {
 #[test]
 fn help_lists_what_works_and_not_what_is_planned() {
     let help = String::from_utf8(plimsoll(&["serve", "--help"]).stdout).unwrap();
-    for flag in ["--http", "--admin", "--model", "--threads", "--ctx", "--max-seqs", "--api-key", "--config"]
+    for flag in
+        ["--http", "--admin", "--model", "--threads", "--ctx", "--max-seqs", "--api-key", "--config", "--slo"]
     {
         assert!(help.contains(flag), "{flag} is missing from\n{help}");
     }
-    assert!(!help.contains("--grpc") && !help.contains("--slo"), "{help}");
+    assert!(!help.contains("--grpc"), "{help}");
 }

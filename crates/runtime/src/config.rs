@@ -1,21 +1,32 @@
 //! The limits of a lane.
 
+use plimsoll_sched::{Promise, QueuePolicy};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// The limits of a lane. The engine's own sizes (context, blocks, rows) come from its shape.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LaneConfig {
     /// Most sequences in a batch. Cut to what the engine's shape allows. Default 16.
     pub max_seqs: usize,
     /// Most sequences that wait for the batch; more are refused with `queue_full`. Default 256.
     pub queue: u32,
+    /// How many of those may wait now. Default `Little`.
+    pub queue_policy: QueuePolicy,
+    /// Most tokens of requests that are let in beyond what the KV cache holds. Default: `kv_overcommit` alone decides.
+    pub max_queue_tokens: Option<u64>,
     /// How often over the tokens of all requests let in (prompt and expected output) may fill the KV cache; more are
     /// refused with `kv_full`. Default 16.
     pub kv_overcommit: u32,
     /// Tokens a request is expected to generate, if its `max_tokens` is not less: for the gate's estimate alone.
     /// Default 256.
     pub expected_output: u32,
+    /// The latency that accepted requests have. Default none.
+    pub promise: Promise,
+    /// API keys, each of which is a tenant with a fair share. Default 1.
+    pub tenants: u32,
+    /// Most sequences of one tenant in flight. Default: no limit of its own.
+    pub per_tenant: u32,
     /// What a step is cut to by prediction: it bounds cancellation and everybody's gap between tokens. Default 50 ms.
     pub step_budget: Duration,
     /// Tokens a request may be ahead of its reader before it pauses. Default 1024.
@@ -35,8 +46,13 @@ impl Default for LaneConfig {
         Self {
             max_seqs: 16,
             queue: 256,
+            queue_policy: QueuePolicy::default(),
+            max_queue_tokens: None,
             kv_overcommit: 16,
             expected_output: 256,
+            promise: Promise::default(),
+            tenants: 1,
+            per_tenant: u32::MAX,
             step_budget: Duration::from_millis(50),
             token_ring: 1024,
             inline_bytes: 2048,

@@ -4,16 +4,17 @@ use crate::config::LaneConfig;
 use crate::events::{Choice, Events};
 use crate::lane::Lane;
 use crate::request::{Admission, Control, Request, Scores, Sequence};
+use crate::terms;
 use crate::text::{self, Text};
 use plimsoll_api::error::{Error, Reason};
 use plimsoll_api::service::{GenerateRequest, Generation, ModelCard};
 use plimsoll_kv::{Chain, HashKey, blocks_for};
 use plimsoll_model::sampling::{Params, Sampler, seed_of};
 use plimsoll_ring::spsc;
-use plimsoll_sched::{Refusal, SeqId};
+use plimsoll_sched::{Ask, Asked, Deadlines, Refusal, SeqId, Terms};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// A model that is being served.
@@ -34,7 +35,7 @@ pub(crate) const STAGERS: usize = 2;
 impl Served {
     /// Lets a request in, or refuses it.
     pub(crate) async fn generate(&self, request: GenerateRequest) -> Result<Generation, Error> {
-        let arrived = Instant::now();
+        let arrived = request.urgency.arrived.unwrap_or_else(Instant::now);
         let result = self.admit(request, arrived).await;
         match &result {
             Ok(_) => self.lane.shared.metrics.admitted(),
@@ -45,10 +46,12 @@ impl Served {
 
     async fn admit(&self, request: GenerateRequest, arrived: Instant) -> Result<Generation, Error> {
         self.check(&request)?;
-        let admission = self.reserve(&request)?;
+        let asked = terms::asked(&request.urgency, &self.config.promise)?;
+        let admission = self.reserve(&request, &asked, arrived)?;
         let request = Arc::new(request);
         let prompt = self.tokenize(&request).await?;
-        self.submit(&request, prompt, admission, arrived)
+        let terms = Terms::new(&self.config.promise, &asked, prompt.len());
+        self.submit(&request, prompt, admission, (arrived, terms))
     }
 
     fn check(&self, request: &GenerateRequest) -> Result<(), Error> {
@@ -68,12 +71,31 @@ impl Served {
 
     /// Reserves places, and tokens by an estimate: about four bytes each. Never more than could be let in at all:
     /// whether the request is too large is known only when it is tokenized.
-    fn reserve(&self, request: &GenerateRequest) -> Result<Admission, Error> {
+    fn reserve(
+        &self,
+        request: &GenerateRequest,
+        asked: &Asked,
+        arrived: Instant,
+    ) -> Result<Admission, Error> {
         let shared = &self.lane.shared;
         let prompt = (text::bytes(&request.prompt) / 4 + 1).min(self.lane.longest());
         let tokens = self.tokens_of(request, prompt).min(shared.gate.bounds().tokens);
-        let ticket = shared.gate.try_admit(request.n, tokens).map_err(|refusal| self.refused(refusal))?;
+        let ask = Ask {
+            sequences: request.n,
+            tokens,
+            prompt: prompt as u64,
+            max_tokens: request.max_tokens,
+            terms: Terms::new(&self.config.promise, asked, prompt),
+            arrived: self.lane_time(arrived),
+            tenant: request.tenant,
+        };
+        let ticket = shared.gate.try_admit(shared.now(), &ask).map_err(|refusal| self.refused(refusal))?;
         Ok(Admission::new(ticket, shared.bell.clone()))
+    }
+
+    /// On the lane's clock, which may have begun later: a request that came before the lane waits for it.
+    fn lane_time(&self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.lane.shared.begun)
     }
 
     /// What the gate counts for a request: its prompts and the outputs one should expect.
@@ -97,6 +119,21 @@ impl Served {
                     bounds.tokens
                 );
                 Error::new(Reason::KvFull, message).retry_after(retry_after)
+            }
+            Refusal::Tenant { retry_after } => {
+                let most = self.config.per_tenant;
+                let message = format!("this API key has as many sequences in flight as one may, {most}");
+                Error::new(Reason::TenantFull, message).retry_after(retry_after)
+            }
+            Refusal::Late { retry_after } => {
+                let message =
+                    "it would come later than promised, or make another request late; none of it was done";
+                Error::new(Reason::Deadline, message).retry_after(retry_after)
+            }
+            Refusal::Never => {
+                let message = "it would come later than promised even if nobody else were served; \
+                               shorten the prompt or allow more time (x-slo-ttft-ms, x-slo-itl-ms, x-request-timeout-ms)";
+                Error::new(Reason::NeverInTime, message)
             }
             Refusal::Memory { retry_after } => {
                 let message = "the machine is short of memory; requests already let in go on";
@@ -140,11 +177,11 @@ impl Served {
         request: &GenerateRequest,
         prompt: Vec<u32>,
         mut admission: Admission,
-        arrived: Instant,
+        (arrived, terms): (Instant, Terms),
     ) -> Result<Generation, Error> {
         let max_len = self.max_len(request, prompt.len())?;
         let tokens = self.tokens_of(request, prompt.len());
-        admission.correct(tokens).map_err(|refusal| self.refused(refusal))?;
+        admission.correct(tokens, prompt.len() as u64).map_err(|refusal| self.refused(refusal))?;
         let echo = if request.echo { self.text.echo(request, &prompt)? } else { String::new() };
 
         let count = request.n as usize;
@@ -159,6 +196,7 @@ impl Served {
         let choices = (0..request.n).map(|_| Choice::new(&self.text, request)).collect();
         let events =
             Events::new(items, control.clone(), self.text.clone(), choices).beginning(echo, prompt_tokens);
+        let deadlines = Deadlines { expected: admission.expected(), ..terms.from(self.lane_time(arrived)) };
         self.lane.submit(Box::new(Request {
             first: SeqId(0),
             sequences: self.sequences(request, &prompt, max_len),
@@ -168,9 +206,10 @@ impl Served {
             scores,
             items_per_step,
             arrived,
+            deadlines,
             has_started: false,
             is_paused: false,
-            _admission: admission,
+            admission,
         }));
         Ok(Generation { prompt_tokens, events: Box::pin(events) })
     }

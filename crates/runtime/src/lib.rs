@@ -14,6 +14,7 @@
 //! - `request`: what goes through the mailbox and what comes back.
 //! - `lane`: the thread.
 //! - `park`: the parking store of a lane.
+//! - `terms`: what a request may ask for instead of what its model promises.
 //! - `text`: the text side of a model.
 //! - `turnstile`: lanes take turns on the one compute team.
 
@@ -25,9 +26,11 @@ pub mod memory;
 mod park;
 mod request;
 pub mod runtime;
+mod terms;
 mod text;
 mod turnstile;
 
 pub use config::{LaneConfig, Parking};
 pub use memory::{MemoryConfig, MemoryWatch, Remedies};
+pub use plimsoll_sched::{Promise, QueuePolicy};
 pub use runtime::{Drained, ModelParts, Runtime, StartError};

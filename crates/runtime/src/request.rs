@@ -6,7 +6,7 @@ use plimsoll_api::service::Finish;
 use plimsoll_kv::{BlockHash, Chain};
 use plimsoll_model::sampling::Sampler;
 use plimsoll_ring::spsc::Producer;
-use plimsoll_sched::{Refusal, SeqId, Ticket};
+use plimsoll_sched::{Deadlines, Expected, Refusal, SeqId, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::SeqCst, fence};
 use std::time::Instant;
@@ -24,11 +24,12 @@ pub(crate) struct Request {
     /// Items that one step may put into the ring at most: see [`Scores::items_per_step`].
     pub(crate) items_per_step: usize,
     pub(crate) arrived: Instant,
+    pub(crate) deadlines: Deadlines,
     pub(crate) has_started: bool,
     /// Its reader is slow, and its sequences are out of the batch.
     pub(crate) is_paused: bool,
     /// Dropped last: whoever sees the gate empty finds nothing of the request left.
-    pub(crate) _admission: Admission,
+    pub(crate) admission: Admission,
 }
 
 /// One continuation.
@@ -210,17 +211,35 @@ impl Control {
 /// A place behind the gate. When it is given back the lane is told, which may be waiting for the last one.
 pub(crate) struct Admission {
     ticket: Option<Ticket>,
+    /// The planner has not heard of it yet.
+    is_coming: bool,
     bell: Arc<Bell>,
 }
 
 impl Admission {
     pub(crate) const fn new(ticket: Ticket, bell: Arc<Bell>) -> Self {
-        Self { ticket: Some(ticket), bell }
+        Self { ticket: Some(ticket), is_coming: true, bell }
     }
 
-    /// Replaces the estimated tokens by the counted ones.
-    pub(crate) fn correct(&mut self, tokens: u64) -> Result<(), Refusal> {
-        self.ticket.as_mut().map_or(Ok(()), |ticket| ticket.correct(tokens))
+    /// Whether the planner has not heard of it yet.
+    pub(crate) const fn is_coming(&self) -> bool {
+        self.is_coming
+    }
+
+    /// The planner's published figures include it.
+    pub(crate) fn arrived(&mut self) {
+        self.is_coming = false;
+        self.ticket.iter_mut().for_each(Ticket::arrived);
+    }
+
+    /// When its first token was predicted for.
+    pub(crate) fn expected(&self) -> Option<Expected> {
+        self.ticket.as_ref().and_then(Ticket::expected)
+    }
+
+    /// Replaces the estimated tokens by the counted ones: all, and those of the prompt.
+    pub(crate) fn correct(&mut self, tokens: u64, prompt: u64) -> Result<(), Refusal> {
+        self.ticket.as_mut().map_or(Ok(()), |ticket| ticket.correct(tokens, prompt))
     }
 }
 

@@ -1,4 +1,4 @@
-//! How long a step will take: a line through what was measured, corrected by every step.
+//! How long a step will take: a line through what was measured, corrected by every step; and how far off that is.
 
 use std::time::Duration;
 
@@ -31,33 +31,59 @@ impl Load {
     }
 }
 
-/// `seconds = base + a * prefill + b * decodes + c * kv`, all coefficients positive.
+/// Seconds per step, and per unit of what is in it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rates {
+    /// A step of nothing.
+    pub base: f64,
+    /// A row of prefill.
+    pub prefill: f64,
+    /// A sequence that decodes.
+    pub decode: f64,
+    /// A token of KV cache read.
+    pub kv: f64,
+}
+
+/// `seconds = pace * (base + a * prefill + b * decodes + c * kv)`, all coefficients positive. The coefficients are what
+/// the model and the machine are like, and change slowly; the pace is what else the machine does, and changes fast.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CostModel {
     /// Seconds per feature of [`Load`].
     weights: [f64; 4],
+    pace: f64,
+    residuals: Residuals,
+    /// The lowest pace lately, by the coefficients it was measured with: how fast the machine can be.
+    best: [f64; 4],
 }
 
 impl Default for CostModel {
     /// A small model on a slow machine: steps start short rather than long.
     fn default() -> Self {
-        Self { weights: [2e-3, 1e-3, 2e-3, 1e-7] }
+        Self::of([2e-3, 1e-3, 2e-3, 1e-7])
     }
 }
 
 impl CostModel {
-    /// Share of an error that is corrected at once.
+    /// Share of an error that the coefficients take in at once.
     const GAIN: f64 = 0.1;
+    /// Share of an error that the pace takes in at once.
+    const PACE_GAIN: f64 = 0.08;
+    /// How much of the pace the coefficients take over per step.
+    const SETTLE: f64 = 0.005;
+
+    fn of(weights: [f64; 4]) -> Self {
+        Self { weights, pace: 1.0, residuals: Residuals::default(), best: weights }
+    }
 
     /// A model that fits `samples`, measured before serving.
     pub fn seeded(samples: &[(Load, Duration)]) -> Self {
         let mut model = Self::default();
         for _ in 0..200 {
             for &(load, elapsed) in samples {
-                model.correct(load, elapsed);
+                model.fit(load, elapsed.as_secs_f64(), Self::GAIN);
             }
         }
-        model
+        Self::of(model.weights)
     }
 
     /// How long `load` should take.
@@ -65,21 +91,57 @@ impl CostModel {
         Duration::from_secs_f64(self.seconds(load))
     }
 
+    /// What a share `q` of steps like `load` does not take longer than.
+    pub fn predict_at(&self, load: Load, q: f64) -> Duration {
+        Duration::from_secs_f64(self.seconds(load) * self.residuals.quantile(q))
+    }
+
+    /// What the prediction is made of, as of now.
+    pub fn rates(&self) -> Rates {
+        rates(self.weights, self.pace)
+    }
+
+    /// The same on the machine's better days: what could be reached when nothing else runs.
+    pub fn best_rates(&self) -> Rates {
+        rates(self.best, 1.0)
+    }
+
     fn seconds(&self, load: Load) -> f64 {
+        self.pace * self.raw(load)
+    }
+
+    fn raw(&self, load: Load) -> f64 {
         self.weights.iter().zip(load.features()).map(|(weight, feature)| weight * feature).sum()
     }
 
-    /// Learns that `load` took `elapsed`. Each coefficient is scaled in proportion to its share in the prediction
-    /// (a multiplicative form of normalised least mean squares), so none turns negative, and one freak step of any
-    /// length changes none of them by more than a fifth.
+    /// Learns that `load` took `elapsed`. One freak step of any length changes little.
     pub fn correct(&mut self, load: Load, elapsed: Duration) {
+        let elapsed = elapsed.as_secs_f64();
+        let ratio = elapsed / self.seconds(load);
+        self.residuals.add(ratio);
+        self.pace *= ratio.clamp(0.5, 2.0).powf(Self::PACE_GAIN);
+        // What lasts belongs to the coefficients.
+        let settled = self.pace.powf(Self::SETTLE);
+        self.pace /= settled;
+        self.weights.iter_mut().for_each(|weight| *weight *= settled);
+        self.fit(load, elapsed / self.pace, Self::GAIN / 4.0);
+        for (best, weight) in self.best.iter_mut().zip(self.weights) {
+            let now = weight * self.pace;
+            // Down at once, up over some thousands of steps.
+            *best = if now < *best { now } else { *best + (now - *best) * 2e-4 };
+        }
+    }
+
+    /// Each coefficient is scaled in proportion to its share in the prediction (a multiplicative form of normalised
+    /// least mean squares), so none turns negative, and none changes by more than a fifth.
+    fn fit(&mut self, load: Load, elapsed: f64, gain: f64) {
         let features = load.features();
-        let predicted = self.seconds(load);
-        let error = ((elapsed.as_secs_f64() - predicted) / predicted).clamp(-0.5, 1.0);
+        let predicted = self.raw(load);
+        let error = ((elapsed - predicted) / predicted).clamp(-0.5, 1.0);
         let norm: f64 = self.weights.iter().zip(features).map(|(w, f)| (w * f / predicted).powi(2)).sum();
         for (weight, feature) in self.weights.iter_mut().zip(features) {
             let share = *weight * feature / predicted;
-            *weight = (*weight * (1.0 + Self::GAIN * error * share / norm.max(0.25))).max(1e-12);
+            *weight = (*weight * (1.0 + gain * error * share / norm.max(0.25))).max(1e-12);
         }
     }
 
@@ -95,5 +157,49 @@ impl CostModel {
             }
         }
         fits
+    }
+}
+
+fn rates([base, prefill, decode, kv]: [f64; 4], pace: f64) -> Rates {
+    Rates { base: base * pace, prefill: prefill * pace, decode: decode * pace, kv: kv * pace }
+}
+
+/// How actual step times relate to predicted ones, the older ones counting less.
+#[derive(Debug, Clone, PartialEq)]
+struct Residuals {
+    /// Sixteen to an octave, from 1/8 to 8 times the prediction.
+    counts: [f32; Self::BUCKETS],
+    total: f32,
+}
+
+impl Default for Residuals {
+    fn default() -> Self {
+        Self { counts: [0.0; Self::BUCKETS], total: 0.0 }
+    }
+}
+
+impl Residuals {
+    const BUCKETS: usize = 96;
+    const KEEP: f32 = 0.998;
+    /// What is believed before anything was measured.
+    const UNKNOWN: f64 = 1.5;
+
+    fn add(&mut self, ratio: f64) {
+        self.counts.iter_mut().for_each(|count| *count *= Self::KEEP);
+        let bucket = (ratio.max(0.125).log2() + 3.0) * 16.0;
+        self.counts[(bucket as usize).min(Self::BUCKETS - 1)] += 1.0;
+        self.total = self.total * Self::KEEP + 1.0;
+    }
+
+    fn quantile(&self, q: f64) -> f64 {
+        if self.total < 20.0 {
+            return Self::UNKNOWN;
+        }
+        let (mut below, wanted) = (0.0, q * f64::from(self.total));
+        let at = self.counts.iter().position(|count| {
+            below += f64::from(*count);
+            below >= wanted
+        });
+        ((at.unwrap_or(Self::BUCKETS - 1) + 1) as f64 / 16.0 - 3.0).exp2()
     }
 }

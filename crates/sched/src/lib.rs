@@ -4,21 +4,33 @@
 //! Never here: threads, a clock (time is a parameter: the [`Duration`](std::time::Duration) since the lane started),
 //! I/O, the tokens themselves (only how many there are, and the names of their blocks).
 //!
-//! - [`gate`]: admission, on any thread: exact reservations of places and tokens.
+//! - [`promise`]: what is promised, and the deadlines that follow.
+//! - [`gate`]: admission, on any thread: exact reservations of places and tokens, then a prediction.
+//! - `predict`: the next steps, played through in numbers. `tenants`: who has how much in flight.
+//! - [`view`]: the state of the lane that predictions start from.
 //! - [`snapshot`]: what the planner last published about itself, which the gate's answers are computed from.
 //! - [`planner`]: which sequences run in the next step, and which KV blocks they have.
 //! - [`plan`]: what goes into the planner and comes out of it.
-//! - [`cost`]: how long a step will take.
+//! - [`queue_limit`]: how many may wait.
+//! - [`cost`]: how long a step will take. [`quantile`]: quantiles that follow what they measure.
 
 pub mod cost;
 pub mod gate;
 pub mod plan;
 pub mod planner;
+mod predict;
+pub mod promise;
+pub mod quantile;
+pub mod queue_limit;
 pub mod snapshot;
 mod sync;
+mod tenants;
+pub mod view;
 
 pub use cost::{CostModel, Load};
-pub use gate::{Bounds, Gate, Refusal, Ticket};
+pub use gate::{Ask, Bounds, Door, Gate, Refusal, Ticket};
 pub use plan::{Arrival, BlockCopy, Event, LogitRows, Moves, Parking, Plan, PlannedSpan, SeqId, Start};
 pub use planner::{Limits, Planner};
+pub use promise::{Asked, Class, Deadlines, Expected, Promise, Terms};
+pub use queue_limit::{QueuePolicy, QueueRule};
 pub use snapshot::Snapshot;

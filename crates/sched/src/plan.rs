@@ -1,6 +1,7 @@
 //! What goes into the planner and comes out of it.
 
 use crate::planner::Limits;
+use crate::promise::Deadlines;
 use plimsoll_kv::{BlockHash, Move};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub struct Arrival {
     /// An earlier sequence with the same prompt, whose blocks it takes over when that one has computed them;
     /// not heeded when all logits are wanted.
     pub fork_of: Option<SeqId>,
+    /// When it must have what.
+    pub deadlines: Deadlines,
 }
 
 /// What happened since the last plan.
@@ -153,8 +156,12 @@ pub struct Plan {
     pub preempted: Vec<SeqId>,
     /// Sequences that joined the batch without blocks of their own.
     pub starts: Vec<Start>,
+    /// Sequences whose time was up. The planner has forgotten them.
+    pub expired: Vec<SeqId>,
     /// How long the step should take.
     pub predicted: Duration,
+    /// When to plan again though nothing happens: somebody's time is up then.
+    pub wake: Option<Duration>,
 }
 
 impl Moves {
@@ -177,6 +184,7 @@ impl Plan {
         self.spans.reserve(limits.max_seqs);
         self.preempted.reserve(sequences);
         self.starts.reserve(sequences);
+        self.expired.reserve(sequences);
     }
 
     /// Empties it, and keeps its memory.
@@ -191,5 +199,7 @@ impl Plan {
         self.spans.clear();
         self.preempted.clear();
         self.starts.clear();
+        self.expired.clear();
+        self.wake = None;
     }
 }

@@ -1,21 +1,77 @@
 //! What the planner last published about itself. One writer, any number of readers.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::promise::Class;
+use crate::view::{Published, View};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Figures of a lane as of its last step. Each is right by itself; together they may be from two neighbouring steps.
-#[derive(Debug, Default)]
+/// The [`View`] alone is read as it was published.
+#[derive(Debug)]
 pub struct Snapshot {
+    view: Published,
+    /// Bits of an `f64` each, by class.
+    attainment: [AtomicU64; Class::COUNT],
     /// Bits of an `f64`.
     sequences_per_second: AtomicU64,
     /// Bits of an `f64`.
     tokens_per_second: AtomicU64,
+    queue_limit: AtomicU32,
     waiting: AtomicUsize,
     running: AtomicUsize,
     free_blocks: AtomicUsize,
 }
 
+impl Default for Snapshot {
+    fn default() -> Self {
+        let (sequences_per_second, tokens_per_second) = Default::default();
+        let (waiting, running, free_blocks) = Default::default();
+        let attainment = std::array::from_fn(|_| AtomicU64::new(1.0_f64.to_bits()));
+        let (view, queue_limit) = (Published::new(), AtomicU32::new(u32::MAX));
+        Self {
+            view,
+            attainment,
+            queue_limit,
+            sequences_per_second,
+            tokens_per_second,
+            waiting,
+            running,
+            free_blocks,
+        }
+    }
+}
+
 impl Snapshot {
+    /// What predictions start from.
+    pub fn view(&self) -> View {
+        self.view.get()
+    }
+
+    /// Publishes what predictions start from.
+    pub fn set_view(&self, view: &View) {
+        self.view.set(view);
+    }
+
+    /// Sequences that may wait.
+    pub fn queue_limit(&self) -> u32 {
+        self.queue_limit.load(Relaxed)
+    }
+
+    /// Publishes how many sequences may wait.
+    pub fn set_queue_limit(&self, sequences: u32) {
+        self.queue_limit.store(sequences, Relaxed);
+    }
+
+    /// Share of the requests of a class that kept their promises lately, of those that had any; 1 before the first.
+    pub fn attainment(&self, class: Class) -> f64 {
+        f64::from_bits(self.attainment[class.index()].load(Relaxed))
+    }
+
+    /// Publishes that share.
+    pub fn set_attainment(&self, class: Class, share: f64) {
+        self.attainment[class.index()].store(share.to_bits(), Relaxed);
+    }
+
     /// Sequences that left per second lately; 0 before the first one did.
     pub fn sequences_per_second(&self) -> f64 {
         f64::from_bits(self.sequences_per_second.load(Relaxed))

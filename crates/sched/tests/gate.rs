@@ -1,13 +1,24 @@
 //! The gate: its bounds hold, and what is taken comes back.
 #![cfg(not(loom))]
 
-use plimsoll_sched::{Bounds, Gate, Refusal, Snapshot, Ticket};
+use plimsoll_sched::{Ask, Bounds, Door, Gate, Refusal, Snapshot, Ticket};
 use proptest::prelude::*;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+fn door(sequences: u32, tokens: u64, snapshot: Arc<Snapshot>) -> Gate {
+    let bounds = Bounds { sequences, tokens, per_tenant: u32::MAX };
+    Gate::new(Door { bounds, places: 1, tenants: 1 }, snapshot)
+}
+
+fn admit(gate: &Gate, sequences: u32, tokens: u64) -> Result<Ticket, Refusal> {
+    let (terms, arrived) = Default::default();
+    let ask = Ask { sequences, tokens, prompt: 0, max_tokens: None, terms, arrived, tenant: 0 };
+    gate.try_admit(Duration::ZERO, &ask)
+}
+
 fn gate(sequences: u32, tokens: u64) -> Gate {
-    Gate::new(Bounds { sequences, tokens }, Arc::default())
+    door(sequences, tokens, Arc::default())
 }
 
 #[test]
@@ -17,7 +28,7 @@ fn exactly_as_many_as_fit_of_a_thousand_at_once() {
         let barrier = Barrier::new(8);
         let arrive = || {
             barrier.wait();
-            (0..125).filter_map(|_| gate.try_admit(1, 10).ok()).collect::<Vec<Ticket>>()
+            (0..125).filter_map(|_| admit(&gate, 1, 10).ok()).collect::<Vec<Ticket>>()
         };
         let tickets: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(arrive)).collect();
@@ -33,31 +44,31 @@ fn exactly_as_many_as_fit_of_a_thousand_at_once() {
 #[test]
 fn refusals_say_why_and_when() {
     let snapshot = Arc::new(Snapshot::default());
-    let gate = Gate::new(Bounds { sequences: 4, tokens: 100 }, snapshot.clone());
-    let _held = gate.try_admit(3, 60).unwrap();
+    let gate = door(4, 100, snapshot.clone());
+    let _held = admit(&gate, 3, 60).unwrap();
     let second = Duration::from_secs(1);
-    assert_eq!(gate.try_admit(2, 1).unwrap_err(), Refusal::Sequences { retry_after: second });
-    assert_eq!(gate.try_admit(1, 50).unwrap_err(), Refusal::Tokens { retry_after: second });
-    assert_eq!(gate.try_admit(5, 1).unwrap_err(), Refusal::TooLarge);
-    assert_eq!(gate.try_admit(1, 101).unwrap_err(), Refusal::TooLarge);
+    assert_eq!(admit(&gate, 2, 1).unwrap_err(), Refusal::Sequences { retry_after: second });
+    assert_eq!(admit(&gate, 1, 50).unwrap_err(), Refusal::Tokens { retry_after: second });
+    assert_eq!(admit(&gate, 5, 1).unwrap_err(), Refusal::TooLarge);
+    assert_eq!(admit(&gate, 1, 101).unwrap_err(), Refusal::TooLarge);
     snapshot.set_rates(4.0, 20.0);
     let (quarter, half) = (Duration::from_millis(250), Duration::from_millis(500));
-    assert_eq!(gate.try_admit(2, 1).unwrap_err(), Refusal::Sequences { retry_after: quarter });
-    assert_eq!(gate.try_admit(1, 50).unwrap_err(), Refusal::Tokens { retry_after: half });
+    assert_eq!(admit(&gate, 2, 1).unwrap_err(), Refusal::Sequences { retry_after: quarter });
+    assert_eq!(admit(&gate, 1, 50).unwrap_err(), Refusal::Tokens { retry_after: half });
     gate.close();
-    assert_eq!(gate.try_admit(1, 1).unwrap_err(), Refusal::Closed);
+    assert_eq!(admit(&gate, 1, 1).unwrap_err(), Refusal::Closed);
     assert_eq!(gate.in_flight(), (3, 60));
 }
 
 #[test]
 fn an_estimate_is_corrected() {
     let gate = gate(4, 100);
-    let mut one = gate.try_admit(1, 40).unwrap();
-    let mut two = gate.try_admit(1, 40).unwrap();
-    assert!(matches!(two.correct(70), Err(Refusal::Tokens { .. })));
+    let mut one = admit(&gate, 1, 40).unwrap();
+    let mut two = admit(&gate, 1, 40).unwrap();
+    assert!(matches!(two.correct(70, 0), Err(Refusal::Tokens { .. })));
     assert_eq!((two.tokens(), gate.in_flight()), (40, (2, 80)));
-    one.correct(10).unwrap();
-    two.correct(70).unwrap();
+    one.correct(10, 0).unwrap();
+    two.correct(70, 0).unwrap();
     assert_eq!(gate.in_flight(), (2, 80));
     drop((one, two));
     assert_eq!(gate.in_flight(), (0, 0));
@@ -74,14 +85,14 @@ proptest! {
             match op {
                 0 | 1 => {
                     let (taken, reserved) = gate.in_flight();
-                    let result = gate.try_admit(sequences, tokens);
+                    let result = admit(&gate, sequences, tokens);
                     prop_assert_eq!(result.is_ok(), taken + sequences <= 10 && reserved + tokens <= 200);
                     tickets.extend(result.ok().map(|ticket| (sequences, ticket)));
                 }
                 2 if !tickets.is_empty() => drop(tickets.swap_remove(which % tickets.len())),
                 3 if !tickets.is_empty() => {
                     let i = which % tickets.len();
-                    let _ = tickets[i].1.correct(tokens);
+                    let _ = tickets[i].1.correct(tokens, 0);
                 }
                 _ => {}
             }

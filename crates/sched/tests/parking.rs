@@ -2,7 +2,7 @@
 
 mod toy;
 
-use plimsoll_sched::{Arrival, CostModel, Event, Limits, Plan, Planner, SeqId, Snapshot};
+use plimsoll_sched::{Arrival, CostModel, Deadlines, Event, Limits, Plan, Planner, SeqId, Snapshot};
 use std::sync::Arc;
 use std::time::Duration;
 use toy::{Job, Toy};
@@ -18,12 +18,22 @@ fn limits(park_blocks: usize, park_move: Duration) -> Limits {
         park_blocks,
         park_move,
         park_ahead: 1,
+        quantile: 0.99,
+        queue: plimsoll_sched::QueueRule::default(),
     }
 }
 
 fn arrived(seq: u64, prompt: usize, max_len: usize) -> Event {
     let (names, fork_of) = Default::default();
-    Event::Arrived(Arrival { seq: SeqId(seq), prompt, max_len, all_logits: false, names, fork_of })
+    Event::Arrived(Arrival {
+        seq: SeqId(seq),
+        prompt,
+        max_len,
+        all_logits: false,
+        names,
+        fork_of,
+        deadlines: Deadlines::default(),
+    })
 }
 
 const DONE: Event = Event::StepDone { elapsed: Duration::from_millis(5) };

@@ -2,7 +2,9 @@
 
 mod toy;
 
-use plimsoll_sched::{Arrival, CostModel, Event, Limits, LogitRows, Plan, Planner, SeqId, Snapshot};
+use plimsoll_sched::{
+    Arrival, CostModel, Deadlines, Event, Limits, LogitRows, Plan, Planner, SeqId, Snapshot,
+};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,13 +52,23 @@ fn planner(max_seqs: usize, blocks: usize, budget: Duration) -> Planner {
         park_blocks: 0,
         park_move: Duration::ZERO,
         park_ahead: 0,
+        quantile: 0.99,
+        queue: plimsoll_sched::QueueRule::default(),
     };
     Planner::new(limits, CostModel::default(), Arc::new(Snapshot::default()))
 }
 
 fn arrived(seq: u64, prompt: usize, max_len: usize) -> Event {
     let (names, fork_of) = Default::default();
-    Event::Arrived(Arrival { seq: SeqId(seq), prompt, max_len, all_logits: false, names, fork_of })
+    Event::Arrived(Arrival {
+        seq: SeqId(seq),
+        prompt,
+        max_len,
+        all_logits: false,
+        names,
+        fork_of,
+        deadlines: Deadlines::default(),
+    })
 }
 
 const DONE: Event = Event::StepDone { elapsed: Duration::from_millis(5) };

@@ -1,7 +1,7 @@
 //! The same beginning is computed once, whoever asks and whenever.
 
 use plimsoll_kv::{BlockHash, Chain, HashKey};
-use plimsoll_sched::{Arrival, CostModel, Event, Limits, Plan, Planner, SeqId, Snapshot};
+use plimsoll_sched::{Arrival, CostModel, Deadlines, Event, Limits, Plan, Planner, SeqId, Snapshot};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ impl Lane {
             park_blocks: 0,
             park_move: Duration::ZERO,
             park_ahead: 0,
+            quantile: 0.99,
+            queue: plimsoll_sched::QueueRule::default(),
         };
         let planner = Planner::new(limits, CostModel::default(), Arc::new(Snapshot::default()));
         Self { planner, plan: Plan::default(), events: Vec::new(), rows: 0, shared: 0 }
@@ -40,6 +42,7 @@ impl Lane {
             all_logits: false,
             names: names(prompt, salt),
             fork_of: fork_of.map(SeqId),
+            deadlines: Deadlines::default(),
         }));
     }
 

@@ -3,7 +3,7 @@
 use crate::metrics::register;
 use plimsoll_api::error::Reason;
 use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 use std::time::Duration;
 
@@ -88,6 +88,9 @@ pub struct ModelMetrics {
     prefix_computed: IntCounter,
     generated_tokens: IntCounter,
     step_panics: IntCounter,
+    predicted: Histogram,
+    attainment: GaugeVec,
+    expired: IntCounter,
     admissions: IntCounterVec,
     admitted: IntCounter,
 }
@@ -128,6 +131,17 @@ impl ModelMetrics {
             generated_tokens: new.counter("plimsoll_generated_tokens_total", "Tokens generated."),
             step_panics: new
                 .counter("plimsoll_step_panics_total", "Steps that panicked; the lane was rebuilt."),
+            predicted: new.histogram(
+                "plimsoll_predicted_seconds",
+                "Time to the first token that all but a few are predicted not to pass, of those that had one.",
+                WAITS,
+            ),
+            attainment: new.shares(
+                "plimsoll_slo_attainment",
+                "Share of the requests that had what they were promised lately.",
+                "class",
+            ),
+            expired: new.counter("plimsoll_expired_total", "Requests let in whose time was up before they were complete."),
             admitted: admissions.with_label_values(&["admitted"]),
             admissions,
         }
@@ -151,6 +165,21 @@ impl ModelMetrics {
     /// A sequence gave its first token, this long after its request arrived.
     pub fn first_token(&self, after: Duration) {
         self.ttft.observe(after.as_secs_f64());
+    }
+
+    /// A sequence gave its first token, and was predicted at the door to take this long at most.
+    pub fn predicted(&self, at_most: Duration) {
+        self.predicted.observe(at_most.as_secs_f64());
+    }
+
+    /// A request's time was up.
+    pub fn expired(&self) {
+        self.expired.inc();
+    }
+
+    /// Which share of a class had what it was promised. Looks the class up under a read lock: once per step at most.
+    pub fn set_attainment(&self, class: &'static str, share: f64) {
+        self.attainment.with_label_values(&[class]).set(share);
     }
 
     /// A sequence gave another token, this long after the one before.
@@ -240,6 +269,10 @@ impl Maker<'_> {
 
     fn gauges(&self, name: &str, help: &str, label: &str) -> IntGaugeVec {
         register(self.registry, IntGaugeVec::new(self.opts(name, help), &[label]))
+    }
+
+    fn shares(&self, name: &str, help: &str, label: &str) -> GaugeVec {
+        register(self.registry, GaugeVec::new(self.opts(name, help), &[label]))
     }
 
     fn counter(&self, name: &str, help: &str) -> IntCounter {

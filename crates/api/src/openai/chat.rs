@@ -39,7 +39,7 @@ pub fn read(body: &[u8], models: &[ModelCard], caller: Caller<'_>, limits: Limit
         let id = &card.id;
         return Err(Error::invalid("model", format!("`{id}` has no chat template; use /v1/completions")));
     }
-    let checked = common.check(card, limits)?;
+    let checked = common.check(card, caller, limits)?;
     refuse_formats(&fields)?;
     let max_tokens = fields.max_tokens(common.max_tokens)?;
     let logprobs = fields.logprobs()?;
@@ -49,6 +49,7 @@ pub fn read(body: &[u8], models: &[ModelCard], caller: Caller<'_>, limits: Limit
         model: card.id.clone(),
         request_id: caller.request_id.to_owned(),
         tenant: caller.tenant,
+        urgency: checked.urgency,
         cache_salt: checked.cache_salt,
         prompt: Prompt::Chat {
             messages,

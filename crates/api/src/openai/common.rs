@@ -1,9 +1,9 @@
 //! The fields that chat and text completions share, and their ranges.
 
 use super::fields::{Seed, Stop, StreamOptions};
-use super::{Limits, json};
+use super::{Caller, Limits, json};
 use crate::error::Error;
-use crate::service::{ModelCard, Sampling};
+use crate::service::{ModelCard, Priority, Sampling, Urgency};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -34,6 +34,7 @@ pub(super) struct Common {
     frequency_penalty: Option<f64>,
     logit_bias: Option<BTreeMap<String, f64>>,
     seed: Option<Seed>,
+    priority: Option<i64>,
 }
 
 /// The shared fields, checked.
@@ -42,19 +43,22 @@ pub(super) struct Checked {
     pub stop: Vec<String>,
     pub ignore_eos: bool,
     pub cache_salt: String,
+    /// The caller's, and the body's `priority` if that says nothing.
+    pub urgency: Urgency,
     pub sampling: Sampling,
     pub stream: bool,
     pub include_usage: bool,
 }
 
 impl Common {
-    pub fn check(&mut self, card: &ModelCard, limits: Limits) -> Result<Checked, Error> {
+    pub fn check(&mut self, card: &ModelCard, caller: Caller<'_>, limits: Limits) -> Result<Checked, Error> {
         let stream = self.stream.unwrap_or(false);
         Ok(Checked {
             n: self.check_n(limits.choices(card))?,
             stop: check_stop(self.stop.take().unwrap_or_default().0)?,
             ignore_eos: self.ignore_eos.unwrap_or(false),
             cache_salt: self.cache_salt.take().unwrap_or_default(),
+            urgency: self.urgency(caller.urgency),
             sampling: self.check_sampling(card)?,
             stream,
             include_usage: self.check_stream_options(stream)?,
@@ -66,6 +70,16 @@ impl Common {
             n if (1..=most).contains(&n) => Ok(n),
             n => Err(Error::invalid("n", format!("`n` must be from 1 to {most}, not {n}"))),
         }
+    }
+
+    /// As with vLLM, a lower `priority` goes first, and 0 is the usual.
+    fn urgency(&self, asked: Urgency) -> Urgency {
+        let in_body = self.priority.map(|priority| match priority {
+            ..0 => Priority::Interactive,
+            0 => Priority::Standard,
+            1.. => Priority::Batch,
+        });
+        Urgency { priority: asked.priority.or(in_body), ..asked }
     }
 
     fn check_stream_options(&self, stream: bool) -> Result<bool, Error> {

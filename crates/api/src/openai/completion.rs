@@ -32,18 +32,19 @@ pub fn read(body: &[u8], models: &[ModelCard], caller: Caller<'_>, limits: Limit
     let mut common: Common = json::parse(body)?;
     let fields: Fields = json::parse(body)?;
     let card = pick_model(models, common.model.as_deref())?;
-    let checked = common.check(card, limits)?;
+    let checked = common.check(card, caller, limits)?;
     fields.refuse_unsupported(checked.n)?;
     // 0 is right here, as with OpenAI: with `echo` and `logprobs` it scores a text.
     let max_tokens = common.max_tokens.or(Some(DEFAULT_MAX_TOKENS));
     let logprobs = fields.logprobs.map(|top| check_top_logprobs("logprobs", top)).transpose()?;
     let prompts = check_prompts(fields.prompt, card)?;
     check_choices(prompts.len(), checked.n, limits.choices(card))?;
-    let Checked { n, stop, ignore_eos, cache_salt, sampling, stream, include_usage } = checked;
+    let Checked { n, stop, ignore_eos, cache_salt, urgency, sampling, stream, include_usage } = checked;
     let request = |prompt| GenerateRequest {
         model: card.id.clone(),
         request_id: caller.request_id.to_owned(),
         tenant: caller.tenant,
+        urgency,
         cache_salt: cache_salt.clone(),
         prompt,
         n,

@@ -19,7 +19,7 @@ pub mod tokenize;
 mod weight;
 
 use crate::error::{Error, Reason};
-use crate::service::{GenerateRequest, ModelCard};
+use crate::service::{GenerateRequest, ModelCard, Urgency};
 
 /// Who asks, as the gateway knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct Caller<'a> {
     pub request_id: &'a str,
     /// The index of the API key, 0 without keys.
     pub tenant: u32,
+    /// What its headers say; a `priority` there wins over the body's.
+    pub urgency: Urgency,
 }
 
 /// What the gateway allows.

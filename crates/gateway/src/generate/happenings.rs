@@ -4,7 +4,7 @@ use plimsoll_api::error::{Error, Reason};
 use plimsoll_api::service::{Delta, Event, EventStream, Generation, Usage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// What can happen to a request of several prompts.
 pub enum Happening {
@@ -26,6 +26,8 @@ pub struct Happenings {
     n: u32,
     unfinished: usize,
     usage: Usage,
+    /// What was looked at already.
+    peeked: Option<Happening>,
 }
 
 impl Happenings {
@@ -33,11 +35,28 @@ impl Happenings {
     pub fn new(admitted: Vec<Generation>, n: u32) -> Self {
         let unfinished = admitted.len();
         let sources = admitted.into_iter().map(|generation| Some(generation.events)).collect();
-        Self { sources, first: 0, n, unfinished, usage: Usage::default() }
+        Self { sources, first: 0, n, unfinished, usage: Usage::default(), peeked: None }
+    }
+
+    /// Looks at the next happening, which still follows, unless it is a failure.
+    ///
+    /// # Errors
+    /// The failure.
+    pub fn poll_first(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if self.peeked.is_none() {
+            match ready!(self.poll_next(context)) {
+                Happening::Failed(error) => return Poll::Ready(Err(error)),
+                happening => self.peeked = Some(happening),
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// The next happening. Nothing follows [`Happening::Done`] or [`Happening::Failed`].
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Happening> {
+        if let Some(peeked) = self.peeked.take() {
+            return Poll::Ready(peeked);
+        }
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_sources(context)));
         polled.unwrap_or_else(|_| {
             Poll::Ready(Happening::Failed(Error::new(Reason::Internal, "the server failed on this request")))

@@ -17,6 +17,7 @@ use crate::body;
 use crate::exchange::{Exchange, new_id};
 use crate::info::refuse_unready;
 use crate::refusal::Refusal;
+use crate::urgency;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -26,6 +27,7 @@ use happenings::Happenings;
 use plimsoll_api::error::{Error, Reason};
 use plimsoll_api::openai::{self, Caller, Job, Limits};
 use plimsoll_api::service::{GenerateRequest, ModelCard, Readiness};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -62,8 +64,9 @@ async fn answer<D: Dialect>(
     if app.readiness() == Readiness::Draining {
         refuse_unready(Readiness::Draining)?;
     }
+    let urgency = urgency::read(request.headers(), exchange.began())?;
     let body = body::read(request.into_body(), &app).await?;
-    let caller = Caller { request_id: exchange.request_id(), tenant };
+    let caller = Caller { request_id: exchange.request_id(), tenant, urgency };
     let limits = Limits { max_choices: app.config.max_choices };
     let job =
         read(&body, &app.service.models(), caller, limits).map_err(|error| still_loading(&app, error))?;
@@ -73,9 +76,10 @@ async fn answer<D: Dialect>(
     let closing = app.closing.clone();
     let respond = async {
         let Job { requests, n, stream, .. } = job;
-        let happenings = admit(&app, requests, n).await?;
+        let mut happenings = admit(&app, requests, n).await?;
         drop(share);
         if stream {
+            begin(&mut happenings, &app).await?;
             exchange.streams();
             Ok(sse::response(happenings, reply, &app, Arc::clone(&exchange)))
         } else {
@@ -110,6 +114,16 @@ async fn admit(app: &App, requests: Vec<GenerateRequest>, n: u32) -> Result<Happ
         admitted.push(app.service.generate(request).await?);
     }
     Ok(Happenings::new(admitted, n))
+}
+
+/// Waits until something happens, so that a request that fails before can still be told by a status. Not longer than a
+/// client hears nothing.
+async fn begin(happenings: &mut Happenings, app: &App) -> Result<(), Error> {
+    let first = poll_fn(|context| happenings.poll_first(context));
+    match app.config.keep_alive {
+        Some(wait) => tokio::time::timeout(wait, first).await.unwrap_or(Ok(())),
+        None => first.await,
+    }
 }
 
 /// What is needed to write an answer.

@@ -130,9 +130,9 @@ mod tests {
             ("[[model]]\nsouce = 'x'", "unknown key `model.souce`; did you mean `model.source`?"),
             (
                 "[[model]]\nzzz = 'x'",
-                "unknown key `model.zzz`; the keys here are name, source, ctx, max_seqs, kv_memory, queue",
+                "unknown key `model.zzz`; the keys here are name, source, ctx, max_seqs, kv_memory, queue, slo",
             ),
-            ("[[model]]\nslo = {}", "`model.slo`: latency promises are not kept yet; remove it"),
+            ("[[model]]\nslo = { tpot = '1ms' }", "line 2: unknown field `tpot`, expected one of `ttft`"),
             (
                 "[server]\ngrpc = ':8001'",
                 "`server.grpc`: gRPC is not served yet; remove it and use the HTTP API",
@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn the_list_of_model_keys_is_complete() {
-        let every = "name = 'a'\nsource = 'b'\nctx = 1\nmax_seqs = 1\nkv_memory = '1GiB'\nqueue = 1";
+        let every = "name = 'a'\nsource = 'b'\nctx = 1\nmax_seqs = 1\nkv_memory = '1GiB'\nqueue = 1\n\
+            slo = { ttft = '1s', ttft_per_token = '1ms', itl = '1s', e2e = '1s', quantile = 0.9 }";
         let model: ModelKeys = toml::from_str(every).unwrap();
         let shown = format!("{model:?}");
         assert!(!shown.contains("None"), "a key of `every` is missing: {shown}");

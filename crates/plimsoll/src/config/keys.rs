@@ -3,9 +3,11 @@
 //! All are optional, so that layers can be laid over each other: what the command line and the environment leave open, the
 //! file may set, and what that leaves open has a default.
 
+use super::slo::{NamedSlo, Slo};
 use super::units::{Period, Size};
 use clap::ValueEnum;
 use plimsoll_gateway::ApiKey;
+use plimsoll_runtime::QueuePolicy;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -43,6 +45,20 @@ pub struct EngineKeys {
     /// Requests that may wait for each model [default: 256]
     #[arg(long, env = "PLIMSOLL_QUEUE", value_name = "N")]
     pub queue: Option<usize>,
+    /// How many of those may wait now: fixed, band (by the P95 of whole requests) or little (as many as are served in
+    /// the time that the promise leaves) [default: little]
+    #[arg(long, env = "PLIMSOLL_QUEUE_POLICY", value_enum)]
+    pub queue_policy: Option<QueuePolicyKey>,
+    /// Most tokens, prompts and expected outputs, of what waits for each model [default: 15 times the KV cache]
+    #[arg(long, env = "PLIMSOLL_MAX_QUEUE_TOKENS", value_name = "TOKENS")]
+    pub max_queue_tokens: Option<u64>,
+    /// Most sequences that one API key may have in flight at each model [default: no limit of its own]
+    #[arg(long, env = "PLIMSOLL_MAX_PER_KEY", value_name = "N")]
+    pub max_per_key: Option<u32>,
+    /// Latency that a model promises, such as smollm2:ttft=500ms,itl=60ms; without a name, what all models promise. Also
+    /// ttft_per_token, e2e and quantile. Repeatable [default: none]
+    #[arg(long, env = "PLIMSOLL_SLO", value_name = "[MODEL:]TERMS", value_delimiter = ';')]
+    pub slo: Option<Vec<NamedSlo>>,
 }
 
 /// How the server meets the world.
@@ -86,16 +102,15 @@ pub struct ModelKeys {
     pub max_seqs: Option<usize>,
     pub kv_memory: Option<Size>,
     pub queue: Option<usize>,
+    pub slo: Option<Slo>,
 }
 
 /// The names of the fields of [`ModelKeys`].
-pub const MODEL_KEYS: [&str; 6] = ["name", "source", "ctx", "max_seqs", "kv_memory", "queue"];
+pub const MODEL_KEYS: [&str; 7] = ["name", "source", "ctx", "max_seqs", "kv_memory", "queue", "slo"];
 
 /// Keys that are planned, and what to say to who uses one already.
-pub const PLANNED_KEYS: [(&str, &str); 2] = [
-    ("grpc", "gRPC is not served yet; remove it and use the HTTP API"),
-    ("slo", "latency promises are not kept yet; remove it"),
-];
+pub const PLANNED_KEYS: [(&str, &str); 1] =
+    [("grpc", "gRPC is not served yet; remove it and use the HTTP API")];
 
 /// An instruction set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -110,6 +125,28 @@ pub enum Kernel {
     Avx2,
     /// Any machine.
     Portable,
+}
+
+/// Who decides how many may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueuePolicyKey {
+    /// As many as configured.
+    Fixed,
+    /// By the P95 of whole requests.
+    Band,
+    /// By Little's law.
+    Little,
+}
+
+impl From<QueuePolicyKey> for QueuePolicy {
+    fn from(key: QueuePolicyKey) -> Self {
+        match key {
+            QueuePolicyKey::Fixed => Self::Fixed,
+            QueuePolicyKey::Band => Self::Band,
+            QueuePolicyKey::Little => Self::Little,
+        }
+    }
 }
 
 /// How log lines look.
@@ -139,6 +176,10 @@ impl EngineKeys {
             park_folder: self.park_folder.or(lower.park_folder),
             park_file: self.park_file.or(lower.park_file),
             queue: self.queue.or(lower.queue),
+            queue_policy: self.queue_policy.or(lower.queue_policy),
+            max_queue_tokens: self.max_queue_tokens.or(lower.max_queue_tokens),
+            max_per_key: self.max_per_key.or(lower.max_per_key),
+            slo: self.slo.or(lower.slo),
         }
     }
 }

@@ -3,19 +3,21 @@
 //! Precedence: flag, then variable, then file, then default. The environment is read here alone: `PLIMSOLL_*` by clap, as
 //! [`keys`] says, and what belongs to other tools in [`env`].
 //!
-//! - [`keys`]: every key. [`file`]: the file. [`models`]: which models. [`units`]: `512MiB`, `30s`.
+//! - [`keys`]: every key. [`file`]: the file. [`models`]: which models. [`slo`]: latency promises. [`units`]: `512MiB`, `30s`.
 
 pub mod env;
 mod file;
 pub mod keys;
 mod models;
+pub mod slo;
 pub mod units;
 
 use anyhow::{Context, bail, ensure};
 use file::File;
 use keys::{EngineKeys, Kernel, LogFormat, ServerKeys};
 use plimsoll_gateway::ApiKey;
-use plimsoll_runtime::{LaneConfig, Parking};
+use plimsoll_runtime::{LaneConfig, Parking, Promise, QueuePolicy};
+use slo::NamedSlo;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -33,6 +35,7 @@ const THREADS: RangeInclusive<usize> = 1..=1024;
 const CTX: RangeInclusive<usize> = 16..=16_777_216;
 const MAX_SEQS: RangeInclusive<usize> = 1..=1024;
 const QUEUE: RangeInclusive<usize> = 1..=65_536;
+const MAX_PER_KEY: RangeInclusive<u32> = 1..=u32::MAX;
 const KV_MEMORY: RangeInclusive<Size> = Size(1 << 20)..=Size(1 << 50);
 const PARK: RangeInclusive<Size> = Size(0)..=Size(1 << 50);
 const BODY_LIMIT: RangeInclusive<Size> = Size(1 << 10)..=Size(1 << 30);
@@ -79,6 +82,16 @@ pub struct Model {
     pub parking: Parking,
     /// Requests that may wait.
     pub queue: usize,
+    /// How many of those may wait now.
+    pub queue_policy: QueuePolicy,
+    /// Most tokens of what waits.
+    pub max_queue_tokens: Option<u64>,
+    /// Most sequences of one API key.
+    pub max_per_key: u32,
+    /// What it promises.
+    pub promise: Promise,
+    /// API keys that share it.
+    pub tenants: u32,
 }
 
 /// Where to listen: a host name or address, and a port.
@@ -100,7 +113,7 @@ pub struct Wanted {
 pub fn server(wanted: &Wanted, flags: ServerKeys) -> anyhow::Result<Server> {
     let file = read_file(wanted.file.as_deref())?;
     let keys = flags.or(file.server.clone());
-    let (compute, models) = engine(wanted, &file)?;
+    let (compute, mut models) = engine(wanted, &file)?;
     ensure!(
         !models.is_empty(),
         "no model is named; try `plimsoll serve smollm2`, or write a [[model]] into {DEFAULT_FILE} (`plimsoll models` lists names)"
@@ -110,6 +123,8 @@ pub fn server(wanted: &Wanted, flags: ServerKeys) -> anyhow::Result<Server> {
         api_keys.iter().all(ApiKey::is_sendable),
         "api_key: a key is empty, or has blanks or letters that no client can send: use visible ASCII"
     );
+    let tenants = u32::try_from(api_keys.len())?.max(1);
+    models.iter_mut().for_each(|model| model.tenants = tenants);
     let body_limit = in_range("body_limit", keys.body_limit.unwrap_or(DEFAULT_BODY_LIMIT), &BODY_LIMIT)?;
     Ok(Server {
         http: address("http", keys.http.as_deref().unwrap_or(DEFAULT_HTTP))?,
@@ -136,6 +151,7 @@ fn engine(wanted: &Wanted, file: &File) -> anyhow::Result<(Compute, Vec<Model>)>
     let shared = wanted.engine.clone().or(file.engine.clone());
     let threads = shared.threads.map(|threads| in_range("threads", threads, &THREADS)).transpose()?;
     let named = models::resolve(&wanted.models, &file.models)?;
+    ensure_served(&wanted.engine.slo, &named)?;
     let models = named.into_iter().map(|named| model(&named, wanted, file)).collect::<Result<_, _>>()?;
     Ok((Compute { threads, kernel: shared.kernel.unwrap_or_default() }, models))
 }
@@ -158,9 +174,39 @@ fn model(named: &models::Named, wanted: &Wanted, file: &File) -> anyhow::Result<
             prefix_cache: keys.prefix_cache.unwrap_or(true),
             parking: parking(&keys)?,
             queue: in_range("queue", keys.queue.unwrap_or(lane.queue as usize), &QUEUE)?,
+            queue_policy: keys.queue_policy.map_or(lane.queue_policy, Into::into),
+            max_queue_tokens: keys.max_queue_tokens,
+            max_per_key: in_range("max_per_key", keys.max_per_key.unwrap_or(lane.per_tenant), &MAX_PER_KEY)?,
+            promise: promise(named, wanted, file)?,
+            tenants: 1,
         })
     };
     checked().with_context(|| format!("model `{}`", named.name))
+}
+
+/// A flag wins over the model's own key, and what is said of a model over what is said of all.
+fn promise(named: &models::Named, wanted: &Wanted, file: &File) -> anyhow::Result<Promise> {
+    let of = |list: &Option<Vec<NamedSlo>>, name: Option<&str>| {
+        let found = list.iter().flatten().rev().find(|slo| slo.model.as_deref() == name);
+        found.map(|found| found.slo.clone())
+    };
+    let name = Some(named.name.as_str());
+    let slo = of(&wanted.engine.slo, name)
+        .or_else(|| named.keys.slo.clone())
+        .or_else(|| of(&file.engine.slo, name))
+        .or_else(|| of(&wanted.engine.slo, None))
+        .or_else(|| of(&file.engine.slo, None));
+    slo.map_or(Ok(Promise::default()), |slo| slo.check())
+}
+
+/// A promise of a model that is not served would be forgotten in silence.
+fn ensure_served(promises: &Option<Vec<NamedSlo>>, models: &[models::Named]) -> anyhow::Result<()> {
+    let names = || promises.iter().flatten().filter_map(|slo| slo.model.as_ref());
+    if let Some(name) = names().find(|name| models.iter().all(|model| model.name != **name)) {
+        let served: Vec<_> = models.iter().map(|model| model.name.as_str()).collect();
+        bail!("slo: there is no model `{name}`; served are {}", served.join(", "));
+    }
+    Ok(())
 }
 
 fn parking(keys: &EngineKeys) -> anyhow::Result<Parking> {

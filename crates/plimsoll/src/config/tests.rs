@@ -38,6 +38,25 @@ fn a_flag_wins_over_the_model_and_that_over_the_server() {
 }
 
 #[test]
+fn the_nearest_promise_counts() {
+    let file = "[server]\nslo = ['ttft=4s', 'b:ttft=3s']\n\
+                [[model]]\nname = 'a'\nsource = 'smollm2'\nslo = { ttft = '2s' }\n\
+                [[model]]\nname = 'b'\nsource = 'smollm2'\n[[model]]\nname = 'c'\nsource = 'smollm2'";
+    let ttfts = |slo: &[&str]| {
+        let slo = Some(slo.iter().map(|text| text.parse().unwrap()).collect());
+        let flags = EngineKeys { slo, ..EngineKeys::default() };
+        let config = config(&[], flags, ServerKeys::default(), file).unwrap();
+        config.models.iter().map(|model| model.promise.ttft.unwrap().as_secs()).collect::<Vec<_>>()
+    };
+    assert_eq!(ttfts(&[]), [2, 3, 4]);
+    assert_eq!(ttfts(&["a:ttft=1s"]), [1, 3, 4]);
+    assert_eq!(ttfts(&["ttft=9s"]), [2, 3, 9]);
+    let flags = EngineKeys { slo: Some(vec!["d:ttft=1s".parse().unwrap()]), ..EngineKeys::default() };
+    let error = config(&[], flags, ServerKeys::default(), file).unwrap_err().to_string();
+    assert_eq!(error, "slo: there is no model `d`; served are a, b, c");
+}
+
+#[test]
 fn every_value_is_in_range() {
     let cases = [
         ("[server]\nmax_seqs = 0", "max_seqs = 0 is out of range; it must be from 1 to 1024"),

@@ -49,8 +49,23 @@ mod tests {
 
     fn model(kv_memory: Option<u64>, max_seqs: usize) -> Model {
         let (name, source) = ("m".to_owned(), "m".to_owned());
-        let parking = plimsoll_runtime::Parking::default();
-        Model { name, source, ctx: None, max_seqs, kv_memory, prefix_cache: true, parking, queue: 1 }
+        let (parking, queue_policy, promise) = Default::default();
+        let (ctx, prefix_cache, queue, max_queue_tokens, max_per_key, tenants) = (None, true, 1, None, 1, 1);
+        Model {
+            name,
+            source,
+            ctx,
+            max_seqs,
+            kv_memory,
+            prefix_cache,
+            parking,
+            queue,
+            queue_policy,
+            max_queue_tokens,
+            max_per_key,
+            promise,
+            tenants,
+        }
     }
 
     #[test]

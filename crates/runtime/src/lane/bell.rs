@@ -3,6 +3,7 @@
 use plimsoll_ring::{Wake, thread_waker};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::Waker;
+use std::time::Instant;
 
 /// Rung when a lane should look at its requests: somebody left, or read what had filled his ring, or a place was given
 /// back. An idle lane sleeps until it rings: no ticks.
@@ -29,14 +30,18 @@ impl Bell {
         self.rung.swap(false, SeqCst)
     }
 
-    /// Sleeps until it rings or `is_due`.
-    pub(super) fn sleep(&self, sleeper: &Sleeper, is_due: impl Fn() -> bool) {
+    /// Sleeps until it rings or `is_due`, at the longest until `until`.
+    pub(super) fn sleep(&self, sleeper: &Sleeper, until: Option<Instant>, is_due: impl Fn() -> bool) {
         loop {
             self.wake.register(&sleeper.waker);
             if self.rung.load(SeqCst) || is_due() {
                 return;
             }
-            std::thread::park();
+            match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => std::thread::park(),
+                Some(left) if left.is_zero() => return,
+                Some(left) => std::thread::park_timeout(left),
+            }
         }
     }
 }

@@ -114,7 +114,13 @@ impl Delivery<'_> {
     fn clock(&mut self, i: usize, choice: usize) {
         let request = self.roster.get_mut(i);
         match request.sequences[choice].last_token.replace(self.now) {
-            None => self.metrics.first_token(self.now.saturating_duration_since(request.arrived)),
+            None => {
+                self.metrics.first_token(self.now.saturating_duration_since(request.arrived));
+                let deadlines = &request.deadlines;
+                let expected = deadlines.expected.filter(|_| choice == 0);
+                let took = expected.map(|expected| expected.at_most.saturating_sub(deadlines.arrived));
+                took.into_iter().for_each(|took| self.metrics.predicted(took));
+            }
             Some(last) => self.metrics.token_gap(self.now.saturating_duration_since(last)),
         }
     }

@@ -25,7 +25,7 @@ use crate::request::Request;
 use crate::turnstile::Turnstile;
 use plimsoll_model::engine::{BLOCK_TOKENS, Engine};
 use plimsoll_ring::Ring;
-use plimsoll_sched::{Bounds, Gate, Limits, Snapshot};
+use plimsoll_sched::{Bounds, Door, Gate, Limits, QueueRule, Snapshot};
 use plimsoll_telemetry::ModelMetrics;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -56,11 +56,18 @@ pub(crate) struct Shared {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) metrics: Arc<ModelMetrics>,
     pub(crate) spare: Spare,
+    /// When the lane's clock began.
+    pub(crate) begun: Instant,
     mailbox: Ring<Box<Request>>,
     phase: AtomicU8,
 }
 
 impl Shared {
+    /// The lane's time.
+    pub(crate) fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
     pub(crate) fn is_at(&self, phase: Phase) -> bool {
         self.phase.load(SeqCst) >= phase as u8
     }
@@ -111,12 +118,15 @@ impl Lane {
         let limits = limits(&*parts.engine, &parts.config);
         let snapshot = Arc::<Snapshot>::default();
         let bounds = bounds(&limits, &parts.config);
+        let places = u32::try_from(limits.max_seqs).unwrap_or(u32::MAX);
+        let door = Door { bounds, places, tenants: parts.config.tenants };
         let shared = Arc::new(Shared {
-            gate: Gate::new(bounds, snapshot.clone()),
+            gate: Gate::new(door, snapshot.clone()),
             bell: Arc::default(),
             snapshot,
             metrics: parts.metrics.clone(),
             spare: Spare::default(),
+            begun: Instant::now(),
             // A request is at least one sequence, so whoever was let in finds room.
             mailbox: Ring::new(bounds.sequences as usize),
             phase: AtomicU8::new(Phase::Open as u8),
@@ -216,14 +226,24 @@ fn limits(engine: &dyn Engine, config: &LaneConfig) -> Limits {
         park_blocks: park.slots(),
         park_ahead: config.parking.ahead,
         park_move: Duration::from_secs_f64(park.block as f64 / PARK_RATE),
+        quantile: config.promise.quantile,
+        queue: queue_rule(config),
     }
+}
+
+fn queue_rule(config: &LaneConfig) -> QueueRule {
+    let wait = config.promise.ttft.or(config.promise.e2e);
+    QueueRule { policy: config.queue_policy, configured: config.queue, wait }
 }
 
 fn bounds(limits: &Limits, config: &LaneConfig) -> Bounds {
     let slab = (limits.blocks * BLOCK_TOKENS) as u64;
-    let sequences = limits.max_seqs as u64 + u64::from(config.queue);
+    let sequences = limits.max_seqs as u64 + u64::from(limits.queue.most());
+    let most = slab.saturating_mul(u64::from(config.kv_overcommit.max(1)));
+    let tokens = config.max_queue_tokens.map_or(most, |waiting| most.min(slab.saturating_add(waiting)));
     Bounds {
         sequences: u32::try_from(sequences).unwrap_or(u32::MAX).min((1 << 23) - 1),
-        tokens: slab.saturating_mul(u64::from(config.kv_overcommit.max(1))).min((1 << 40) - 1),
+        tokens: tokens.min((1 << 40) - 1),
+        per_tenant: config.per_tenant,
     }
 }

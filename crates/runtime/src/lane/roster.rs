@@ -1,6 +1,6 @@
 //! The requests a lane's thread has, by the numbers of their sequences.
 
-use crate::request::{Item, Request};
+use crate::request::{Admission, Item, Request};
 use plimsoll_api::error::Error;
 use plimsoll_sched::{Arrival, Event, Planner, SeqId, Start};
 
@@ -46,17 +46,23 @@ impl Roster {
         request.first = SeqId(self.next);
         self.next += request.sequences.len() as u64;
         let all_logits = request.scores.of_prompt;
-        let first = request.first;
+        let (first, deadlines) = (request.first, request.deadlines);
         let arrivals = request.sequences.iter().enumerate().map(|(i, sequence)| {
             let seq = SeqId(first.0 + i as u64);
             let (prompt, max_len) = (sequence.prompt, sequence.max_len);
             let mut names = planner.spare_names();
             names.extend_from_slice(&sequence.names);
             let fork_of = (i > 0).then_some(first);
-            Event::Arrived(Arrival { seq, prompt, max_len, all_logits, names, fork_of })
+            Event::Arrived(Arrival { seq, prompt, max_len, all_logits, names, fork_of, deadlines })
         });
         self.events.extend(arrivals);
         self.requests.push(request);
+    }
+
+    /// The planner has said what follows from those that arrived.
+    pub(super) fn published(&mut self) {
+        let coming = self.requests.iter_mut().rev().map(|request| &mut request.admission);
+        coming.take_while(|admission| admission.is_coming()).for_each(Admission::arrived);
     }
 
     /// Notes what a sequence that joined the batch found in the cache, for the usage its reader is told. Returns how
@@ -119,31 +125,34 @@ impl Roster {
         self.events.extend(request.running().map(Event::Paused));
     }
 
-    /// Ends the requests of the sequences in `lost` with `error`.
-    pub(super) fn fail(&mut self, lost: impl Iterator<Item = SeqId>, error: &Error) {
+    /// Ends the requests of the sequences in `lost` with `error`. Returns how many that were.
+    pub(super) fn fail(&mut self, lost: impl Iterator<Item = SeqId>, error: &Error) -> usize {
+        let mut ended = 0;
         for seq in lost {
             if let Some((i, _)) = self.find(seq) {
-                self.fail_request(i, error);
+                ended += usize::from(self.fail_request(i, error));
             }
         }
         self.drop_done();
+        ended
     }
 
     /// Ends all requests with `error`.
     pub(super) fn fail_all(&mut self, error: &Error) {
-        (0..self.requests.len()).for_each(|i| self.fail_request(i, error));
+        (0..self.requests.len()).for_each(|i| _ = self.fail_request(i, error));
         self.drop_done();
     }
 
-    fn fail_request(&mut self, i: usize, error: &Error) {
+    fn fail_request(&mut self, i: usize, error: &Error) -> bool {
         let request = &mut self.requests[i];
         if request.is_done() {
-            return;
+            return false;
         }
         self.events.extend(request.running().map(Event::Cancelled));
         request.sequences.iter_mut().for_each(|sequence| sequence.is_done = true);
         request.push(Item::Failed(Box::new(error.clone())));
         request.out.wake();
+        true
     }
 
     fn drop_done(&mut self) {

@@ -11,7 +11,7 @@ use crate::turnstile::Turnstile;
 use plimsoll_api::error::{Error, Reason};
 use plimsoll_kv::Counts;
 use plimsoll_model::engine::{Engine, Logits, Span, StepError};
-use plimsoll_sched::{CostModel, Event, Limits, LogitRows, Plan, PlannedSpan, Planner};
+use plimsoll_sched::{Class, CostModel, Event, Limits, LogitRows, Plan, PlannedSpan, Planner};
 use plimsoll_telemetry::{KvBlocks, Step};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,7 +61,6 @@ pub(super) fn run(
         plan,
         spans: Vec::with_capacity(limits.max_seqs),
         shared_tokens: 0,
-        begun: Instant::now(),
         max_seqs: limits.max_seqs,
     };
     worker.publish();
@@ -107,7 +106,6 @@ struct Worker<'a> {
     scratch: Scratch,
     /// Prompt tokens that the sequences that joined with this plan need not compute.
     shared_tokens: usize,
-    begun: Instant,
     max_seqs: usize,
 }
 
@@ -120,25 +118,43 @@ impl Worker<'_> {
             if self.shedder.give_back(&self.shared.spare, &mut self.planner, &mut *self.engine) {
                 self.store.trim();
             }
-            let now = self.begun.elapsed();
-            self.planner.step(now, self.roster.events.drain(..), &mut self.plan);
+            self.planner.step(self.shared.now(), self.roster.events.drain(..), &mut self.plan);
+            self.roster.published();
+            let has_expired = self.expire();
             self.shared_tokens = self.plan.starts.iter().map(|start| self.roster.start(start)).sum();
             self.publish();
             if !self.move_blocks() {
                 continue;
             }
+            if has_expired {
+                // Their siblings may be in the plan: another one, without them.
+                self.roster.events.insert(0, Event::StepFailed);
+                continue;
+            }
             if !self.plan.spans.is_empty() {
                 self.step();
             } else if self.roster.events.is_empty() && !self.shedder.is_due() {
-                self.shared.bell.sleep(&sleeper, || !self.shared.mailbox.is_empty());
+                let until = self.plan.wake.map(|wake| self.shared.begun + wake);
+                self.shared.bell.sleep(&sleeper, until, || !self.shared.mailbox.is_empty());
             }
         }
         self.take_in();
         let error =
             Error::new(Reason::Draining, "the server is going down and did not wait for this request");
         self.roster.fail_all(&error);
-        self.planner.step(self.begun.elapsed(), self.roster.events.drain(..), &mut self.plan);
+        self.planner.step(self.shared.now(), self.roster.events.drain(..), &mut self.plan);
         self.publish();
+    }
+
+    /// Ends the requests whose time is up. Returns whether there were any.
+    fn expire(&mut self) -> bool {
+        if self.plan.expired.is_empty() {
+            return false;
+        }
+        let error = Error::new(Reason::Expired, "its time was up before the answer was complete");
+        let ended = self.roster.fail(self.plan.expired.iter().copied(), &error);
+        (0..ended).for_each(|_| self.shared.metrics.expired());
+        true
     }
 
     fn is_over(&self) -> bool {
@@ -272,10 +288,13 @@ impl Worker<'_> {
     fn publish(&self) {
         self.shedder.publish(&self.shared.spare, &self.planner);
         let (shared, metrics) = (self.shared, &self.shared.metrics);
-        let limit = (shared.gate.bounds().sequences as usize).saturating_sub(self.max_seqs);
+        let limit = (shared.gate.limit() as usize).saturating_sub(self.max_seqs);
         metrics.set_queue(shared.snapshot.waiting() + shared.mailbox.len(), limit);
         metrics.set_queue_cursor(shared.mailbox.popped());
         metrics.set_running(shared.snapshot.running());
+        for class in Class::ALL {
+            metrics.set_attainment(class.name(), shared.snapshot.attainment(class));
+        }
         let Counts { free, cached, owned, shared } = self.planner.block_counts();
         metrics.set_kv_blocks(KvBlocks { used: owned, shared, cached, free });
     }

@@ -4,7 +4,7 @@
 use futures_core::Stream;
 use plimsoll_api::error::Error;
 use plimsoll_api::service::{
-    Event, Finish, GenerateRequest, Generation, Prompt, Sampling, Service, TokenInfo, Usage,
+    Event, Finish, GenerateRequest, Generation, Prompt, Sampling, Service, TokenInfo, Urgency, Usage,
 };
 use plimsoll_model::checkpoint::{GgufVocab, TokenizerSource};
 use plimsoll_model::tokenizer::Tokenizer;
@@ -123,6 +123,7 @@ pub fn request(prompt: &str, max_tokens: u32) -> GenerateRequest {
         model: MODEL.into(),
         request_id: String::new(),
         tenant: 0,
+        urgency: Urgency::default(),
         cache_salt: String::new(),
         prompt: Prompt::Text(prompt.into()),
         n: 1,

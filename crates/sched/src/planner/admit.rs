@@ -3,6 +3,7 @@
 use super::Planner;
 use super::sequence::{Fetch, Place, Sequence};
 use crate::plan::{BlockCopy, Plan, Start};
+use crate::promise::Class;
 use plimsoll_kv::BLOCK_TOKENS;
 
 /// Blocks.
@@ -14,7 +15,7 @@ impl Planner {
         self.kv.release_all(&mut sequence.blocks);
     }
 
-    fn preempt(&mut self, i: usize, plan: &mut Plan) {
+    pub(super) fn preempt(&mut self, i: usize, plan: &mut Plan) {
         self.park(i, plan);
         self.strip(i);
         let sequence = &mut self.sequences[i];
@@ -24,21 +25,21 @@ impl Planner {
         plan.preempted.push(sequence.id);
     }
 
-    /// Whose blocks go next: the youngest paused sequence's, else the youngest waiting one's. Nobody in the batch.
+    /// Whose blocks go next: those of the last paused sequence in line, else of the last waiting one. Nobody in the
+    /// batch.
     fn idle_holder(&self, except: usize) -> Option<usize> {
-        let youngest = |place| {
-            self.sequences
-                .iter()
-                .enumerate()
-                .rposition(|(i, s)| i != except && s.is(place) && !s.blocks.is_empty())
+        let last = |place| {
+            let holds = |i: usize| self.sequences[i].is(place) && !self.sequences[i].blocks.is_empty();
+            self.line.iter().rev().copied().find(|&i| i != except && holds(i))
         };
-        youngest(Place::Paused).or_else(|| youngest(Place::Waiting))
+        last(Place::Paused).or_else(|| last(Place::Waiting))
     }
 
-    /// Gives every decode of the batch the block its next token needs, the oldest first, at the cost of idle holders
-    /// and then of the youngest in the batch.
+    /// Gives every decode of the batch the block its next token needs, the first in line first, at the cost of idle
+    /// holders and then of the last in the batch.
     pub(super) fn reserve_decodes(&mut self, plan: &mut Plan) {
-        for i in 0..self.sequences.len() {
+        for k in 0..self.line.len() {
+            let i = self.line[k];
             while self.sequences[i].is(Place::Active) && self.sequences[i].missing_blocks() > 0 {
                 match self.kv.allocate() {
                     Some(block) => self.sequences[i].blocks.push(block),
@@ -48,10 +49,10 @@ impl Planner {
         }
     }
 
-    /// Whose blocks sequence `i` of the batch may have: at the worst its own, when it is the youngest.
+    /// Whose blocks sequence `i` of the batch may have: at the worst its own, when it is the last.
     fn victim(&self, i: usize) -> usize {
-        let youngest = || self.sequences.iter().rposition(|s| s.is(Place::Active));
-        self.idle_holder(i).or_else(youngest).unwrap_or(i)
+        let last = || self.line.iter().rev().copied().find(|&i| self.sequences[i].is(Place::Active));
+        self.idle_holder(i).or_else(last).unwrap_or(i)
     }
 
     /// Blocks that waiting sequence `i` may have from those outside the batch: all their holders are.
@@ -72,23 +73,38 @@ impl Planner {
 
 /// Places.
 impl Planner {
-    /// Takes waiting sequences into the batch, in order, while there are places, and blocks for all they know. Who waits
-    /// for a block that another one computes keeps a place.
+    /// Takes waiting sequences into the batch, in line, while there are places, and blocks for all they know. Who waits
+    /// for a block that another one computes keeps a place. A class that has fewer places than it keeps goes first.
     pub(super) fn admit(&mut self, plan: &mut Plan) {
         let mut taken = self.count(Place::Active);
-        for i in 0..self.sequences.len() {
-            if taken == self.limits.max_seqs {
+        for class in Class::ALL {
+            let missing = self.kept(class).saturating_sub(self.active(class));
+            self.admit_some(missing, Some(class), &mut taken, plan);
+        }
+        self.admit_some(usize::MAX, None, &mut taken, plan);
+    }
+
+    /// Takes in at most `most` sequences, of `class` if one is named.
+    fn admit_some(&mut self, most: usize, class: Option<Class>, taken: &mut usize, plan: &mut Plan) {
+        let mut left = most;
+        for k in 0..self.line.len() {
+            let i = self.line[k];
+            if *taken == self.limits.max_seqs || left == 0 {
                 break;
             }
-            if !self.sequences[i].is(Place::Waiting) {
+            let sequence = &self.sequences[i];
+            let is_meant = class.is_none_or(|class| sequence.deadlines.class == class);
+            if !is_meant || !sequence.is(Place::Waiting) || sequence.visited == self.step {
                 continue;
             }
             if self.awaits(i) {
+                self.sequences[i].visited = self.step;
                 self.fetch(i, plan);
-            } else if !self.join(i, taken, plan) {
+            } else if !self.join(i, *taken, plan) {
                 break;
             }
-            taken += 1;
+            *taken += 1;
+            left -= 1;
         }
     }
 
@@ -133,8 +149,10 @@ impl Planner {
         let copied = if is_new { self.share(i) } else { None };
         let headroom = if taken == 0 { 0 } else { taken + 1 };
         let missing = self.sequences[i].missing_blocks();
-        let fits = missing + headroom <= self.kv.available()
-            || missing + headroom <= self.kv.available() + self.reclaimable(i);
+        let wanted = missing + headroom;
+        let fits = wanted <= self.kv.available()
+            || wanted <= self.kv.available() + self.reclaimable(i)
+            || self.free_blocks_for(i, wanted, plan);
         if !fits {
             if is_new {
                 self.strip(i);
@@ -157,7 +175,9 @@ impl Planner {
         }));
         if is_new {
             let (seq, shared) = (sequence.id, sequence.computed);
+            let prompt = sequence.prompt;
             let restored = self.load(i, plan);
+            self.track.started(shared.min(prompt) as f64 / prompt as f64);
             plan.starts.push(Start { seq, shared, restored });
         }
         true

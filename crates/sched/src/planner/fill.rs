@@ -1,7 +1,7 @@
 //! What goes into the step: decodes, then prefill in what is left of it.
 
 use super::Planner;
-use super::sequence::Sequence;
+use super::sequence::{Place, Sequence};
 use crate::cost::Load;
 use crate::plan::{Plan, PlannedSpan};
 use plimsoll_kv::{BLOCK_TOKENS, blocks_for};
@@ -9,10 +9,33 @@ use std::time::Duration;
 
 impl Planner {
     /// What this step is cut to. A model whose every step takes longer than the budget would never batch under it:
-    /// twice its shortest step is what it gets.
-    fn budget(&self) -> Duration {
+    /// twice its shortest step is what it gets. Those who run keep the gap they were promised on the average, so a step
+    /// may be longer when they are ahead, and is shorter when they are behind.
+    pub(super) fn set_budget(&mut self, now: Duration) {
         let shortest = self.cost.predict(Load::default().with_decode(0));
-        self.limits.step_budget.max(2 * shortest)
+        let budget = self.limits.step_budget.max(2 * shortest);
+        self.tightest = f64::INFINITY;
+        self.has_promise = false;
+        let decodes = self.sequences.iter().filter(|s| s.decodes() && s.deadlines.itl.is_some());
+        let load = decodes.fold(Load::default(), |load, s| load.with_decode(s.computed));
+        let decoding = self.cost.predict(load).as_secs_f64();
+        let aim = self.track.aim();
+        for sequence in &self.sequences {
+            let (Some(itl), Some(first_at)) = (sequence.deadlines.itl, sequence.first_at) else { continue };
+            if !sequence.is(Place::Active) {
+                continue;
+            }
+            self.has_promise = true;
+            let left = self.track.left(sequence);
+            let had = now.saturating_sub(first_at).as_secs_f64();
+            let all = (sequence.generated() as f64 - 1.0 + left) * itl.as_secs_f64();
+            // Who is late whatever is done holds up nobody else.
+            if (all - had) / left >= decoding {
+                self.tightest = self.tightest.min(((all * aim - had) / left).max(decoding));
+            }
+        }
+        let least = decoding + self.cost.rates().prefill * LEAST_ROWS as f64;
+        self.budget = budget.min(Duration::from_secs_f64(self.tightest.max(least).min(3600.0)));
     }
 
     pub(super) fn fill(&mut self, plan: &mut Plan) {
@@ -22,19 +45,25 @@ impl Planner {
         self.fill_prefill(&mut room, plan);
     }
 
-    /// Decodes, those that have waited longest first. While somebody prefills they leave him a quarter of the step.
+    /// Decodes, those that have waited longest first. Those with a promised gap all run. The others take what is left,
+    /// and while somebody prefills they leave him a quarter of the step; each of them has its turn now and then.
     fn fill_decodes(&mut self, room: &mut Room, plan: &mut Plan) {
         let prefilling = self.sequences.iter().any(Sequence::prefills);
-        let budget = self.budget();
-        let budget = if prefilling { budget * 3 / 4 } else { budget };
+        let budget = if prefilling { self.budget * 3 / 4 } else { self.budget };
         self.order.clear();
         self.order.extend((0..self.sequences.len()).filter(|&i| self.sequences[i].decodes()));
-        self.order.sort_unstable_by_key(|&i| (self.sequences[i].last_step, i));
+        let (sequences, step) = (&self.sequences, self.step);
+        self.order.sort_unstable_by_key(|&i| {
+            let sequence = &sequences[i];
+            let may_wait = sequence.deadlines.itl.is_none() && step - sequence.last_step < LONGEST_TURN;
+            (may_wait, sequence.last_step, i)
+        });
         for k in 0..self.order.len() {
             let sequence = &self.sequences[self.order[k]];
             let load = self.load.with_decode(sequence.computed);
-            if !plan.spans.is_empty() && self.cost.predict(load) > budget {
-                break;
+            let may_wait = sequence.deadlines.itl.is_none();
+            if may_wait && !plan.spans.is_empty() && self.cost.predict(load) > budget {
+                continue;
             }
             let Some(span) = sequence.chunk(1.min(room.rows), room.logits) else { break };
             self.load = load;
@@ -42,23 +71,39 @@ impl Planner {
         }
     }
 
-    /// Prefill chunks in what is left of the step, the oldest sequence first.
+    /// Prefill chunks in what is left of the step, in line; a class that is owed prefill goes first with one.
     fn fill_prefill(&mut self, room: &mut Room, plan: &mut Plan) {
-        for i in 0..self.sequences.len() {
-            let sequence = &self.sequences[i];
-            if !sequence.prefills() {
-                continue;
-            }
-            let Some(span) = self.prefill_chunk(sequence, room) else { break };
-            self.load = self.load.with_prefill(span.start, span.len);
-            self.put(i, span, room, plan);
+        let owed = self.track.creditor().and_then(|class| {
+            let is_owed = |s: &Sequence| s.deadlines.class == class && s.prefills();
+            self.line.iter().copied().find(|&i| is_owed(&self.sequences[i]))
+        });
+        if let Some(i) = owed {
+            self.fill_one(i, room, plan);
         }
+        for k in 0..self.line.len() {
+            let i = self.line[k];
+            if Some(i) != owed && self.sequences[i].prefills() && !self.fill_one(i, room, plan) {
+                break;
+            }
+        }
+    }
+
+    /// Whether there was room for some of it.
+    fn fill_one(&mut self, i: usize, room: &mut Room, plan: &mut Plan) -> bool {
+        let Some(span) = self.prefill_chunk(&self.sequences[i], room) else { return false };
+        self.load = self.load.with_prefill(span.start, span.len);
+        self.put(i, span, room, plan);
+        true
     }
 
     fn prefill_chunk(&self, sequence: &Sequence, room: &Room) -> Option<PlannedSpan> {
         let whole = sequence.chunk(room.rows, room.logits)?;
-        let least = usize::from(self.load.prefill == 0);
-        let rows = self.cost.longest_prefill(self.load, whole.start, whole.len, self.budget()).max(least);
+        let least = match self.load.prefill {
+            0 if self.has_promise => LEAST_ROWS,
+            0 => 1,
+            _ => 0,
+        };
+        let rows = self.cost.longest_prefill(self.load, whole.start, whole.len, self.budget).max(least);
         if rows >= whole.len {
             return Some(whole);
         }
@@ -71,6 +116,7 @@ impl Planner {
     fn put(&mut self, i: usize, span: PlannedSpan, room: &mut Room, plan: &mut Plan) {
         let sequence = &mut self.sequences[i];
         sequence.last_step = self.step;
+        sequence.planned = span.len;
         debug_assert!(
             span.start + span.len <= sequence.max_len.max(sequence.prompt),
             "{span:?} is past its end"
@@ -84,6 +130,11 @@ impl Planner {
         plan.spans.push(span);
     }
 }
+
+/// Rows of prefill in a step that decodes would fill by themselves: a newcomer must get ahead.
+const LEAST_ROWS: usize = 8;
+/// Steps that a decode without a promise lets others go before.
+const LONGEST_TURN: u64 = 8;
 
 /// What is left of a step.
 struct Room {

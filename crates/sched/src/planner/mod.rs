@@ -1,32 +1,41 @@
 //! Which sequences run in the next step.
 //!
-//! First come, first served: `sequences` is kept in the order of arrival, and every decision walks it from the oldest
-//! on. A sequence that lost its blocks or comes back from a pause keeps its number, so it stands before all that came
-//! later. A sequence is as long as the tokens it knows, and what is not in the cache is prefilled, whether it was ever
+//! `sequences` is kept in the order of arrival, and `line` has them by urgency: class, then deadline, then arrival. Every
+//! decision walks the line from its head. A sequence that lost its blocks or comes back from a pause keeps its place in
+//! line. A sequence is as long as the tokens it knows, and what is not in the cache is prefilled, whether it was ever
 //! there or not. Since numbers do not depend on how a prompt is cut, its text goes on as if nothing had happened. Where
 //! moving blocks is predicted to cost less than computing them again, they are parked and come back.
 //!
 //! The same beginning is computed once: a full block is found by its name from the step after it was computed on, and
 //! who needs a block that is being computed keeps a place in the batch and waits for it.
 //!
-//! Why everybody finishes: what could never fit is refused at the door, the oldest sequence of the batch may take
-//! blocks from all others, and decodes take turns when not all of them fit a step.
+//! Why everybody finishes: what could never fit is refused at the door, the first in line may take blocks from all
+//! others, decodes take turns when not all of them fit a step, and every class keeps some places and prefill time.
+//!
+//! - `line`: the order, whose time is up, who makes way. `admit`: places and blocks. `fill`: rows of the step.
+//! - `park`: blocks that are saved. `track`: what is learned. `publish`: what the gate is told.
 
 mod admit;
 mod fill;
+mod line;
 mod park;
+mod publish;
 mod sequence;
+mod track;
 
 use crate::cost::{CostModel, Load};
 use crate::plan::{Arrival, Event, Moves, Plan, PlannedSpan, SeqId};
+use crate::promise::Class;
+use crate::queue_limit::{QueueLimit, QueueRule};
 use crate::snapshot::{Rate, Snapshot};
 use plimsoll_kv::{BLOCK_TOKENS, BlockHash, Counts, Ledger, Move, PrefixCache, blocks_for};
 use sequence::{Place, Sequence, Tables};
 use std::sync::Arc;
 use std::time::Duration;
+use track::Track;
 
 /// What a step and a batch may hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// Most sequences in the batch.
     pub max_seqs: usize,
@@ -46,6 +55,10 @@ pub struct Limits {
     pub park_move: Duration,
     /// Sequences whose parked blocks are asked for before it is their turn.
     pub park_ahead: usize,
+    /// Share of the requests that must have what they were promised.
+    pub quantile: f64,
+    /// How many may wait for the batch.
+    pub queue: QueueRule,
 }
 
 /// Plans the steps of one lane. It owns the ledger of KV blocks; the engine owns their bytes.
@@ -61,6 +74,25 @@ pub struct Planner {
     moving: Vec<Move>,
     /// Oldest first.
     sequences: Vec<Sequence>,
+    /// Indices into `sequences`, the most urgent first. Made anew with every plan.
+    line: Vec<usize>,
+    /// Places of the batch that each class has, and since when it had none while it waits.
+    places: [usize; Class::COUNT],
+    ran_at: [Duration; Class::COUNT],
+    is_starved: [bool; Class::COUNT],
+    /// Sequences of the batch that were promised nothing, by class.
+    loose: [usize; Class::COUNT],
+    track: Track,
+    queue: QueueLimit,
+    tracked_at: Duration,
+    /// When the plan is made.
+    now: Duration,
+    /// What the step is cut to, and the mean step that those with a promised gap bear, in seconds.
+    budget: Duration,
+    tightest: f64,
+    /// Somebody in the batch was promised a gap.
+    has_promise: bool,
+    predicted: Duration,
     /// The spans of the plan being computed.
     in_step: Vec<PlannedSpan>,
     load: Load,
@@ -87,7 +119,7 @@ impl Planner {
         assert!(limits.max_seqs > 0, "a batch of no sequences never ends");
         assert!(limits.max_seqs <= limits.max_rows, "every sequence of the batch decodes one row");
         assert!(limits.max_seqs <= limits.max_logits, "every sequence of the batch needs one row of logits");
-        let planner = Self {
+        let mut planner = Self {
             limits,
             cost,
             kv: PrefixCache::new(limits.blocks),
@@ -95,6 +127,19 @@ impl Planner {
             moves: Moves::default(),
             moving: Vec::with_capacity(limits.blocks),
             sequences: Vec::new(),
+            line: Vec::new(),
+            places: [0; Class::COUNT],
+            ran_at: [Duration::ZERO; Class::COUNT],
+            is_starved: [false; Class::COUNT],
+            loose: [0; Class::COUNT],
+            track: Track::new(limits.quantile),
+            queue: QueueLimit::new(limits.queue, u32::try_from(limits.max_seqs).unwrap_or(u32::MAX)),
+            tracked_at: Duration::ZERO,
+            now: Duration::ZERO,
+            budget: limits.step_budget,
+            tightest: f64::INFINITY,
+            has_promise: false,
+            predicted: Duration::ZERO,
             in_step: Vec::with_capacity(limits.max_seqs),
             load: Load::default(),
             step: 0,
@@ -105,7 +150,10 @@ impl Planner {
             left: Default::default(),
             snapshot,
         };
+        planner.set_budget(Duration::ZERO);
+        planner.publish(Duration::ZERO);
         planner.publish_occupancy();
+        planner.snapshot.set_queue_limit(limits.queue.configured);
         planner
     }
 
@@ -114,6 +162,7 @@ impl Planner {
         let Limits { max_seqs, blocks, park_blocks, .. } = self.limits;
         let longest = blocks_for(self.longest());
         self.sequences.reserve(sequences);
+        self.line.reserve(sequences);
         self.order.reserve(sequences);
         self.in_step.reserve(max_seqs);
         self.spare.extend(
@@ -140,8 +189,13 @@ impl Planner {
         for event in events {
             self.take_in(now, event);
         }
+        self.expire(now, plan);
+        self.now = now;
         self.in_step.clear();
         self.step += 1;
+        self.line_up(now);
+        self.set_budget(now);
+        self.make_way(now, plan);
         self.reserve_decodes(plan);
         self.admit(plan);
         self.fetch_ahead(plan);
@@ -149,9 +203,14 @@ impl Planner {
         plan.moves.discards.append(&mut self.moves.discards);
         plan.moves.fetched.append(&mut self.moves.fetched);
         self.in_step.extend_from_slice(&plan.spans);
-        plan.predicted = if plan.spans.is_empty() { Duration::ZERO } else { self.cost.predict(self.load) };
+        self.predicted = if plan.spans.is_empty() { Duration::ZERO } else { self.cost.predict(self.load) };
+        plan.predicted = self.predicted;
+        plan.wake = if plan.spans.is_empty() { self.next_expiry() } else { None };
+        self.publish(now);
         let (sequences, tokens) = &mut self.left;
-        self.snapshot.set_rates(sequences.per_second(now), tokens.per_second(now));
+        let (sequences, tokens) = (sequences.per_second(now), tokens.per_second(now));
+        self.snapshot.set_rates(sequences, tokens);
+        self.snapshot.set_queue_limit(self.queue.at(now, sequences));
         self.publish_occupancy();
     }
 
@@ -238,9 +297,10 @@ impl Planner {
     fn take_in(&mut self, now: Duration, event: Event) {
         match event {
             Event::Arrived(arrival) => self.arrive(arrival),
-            Event::Cancelled(seq) | Event::Finished(seq) => self.remove(now, seq),
-            Event::Paused(seq) => self.pause(seq),
-            Event::Resumed(seq) => self.resume(seq),
+            Event::Cancelled(seq) => self.remove(now, seq),
+            Event::Finished(seq) => self.finish(now, seq),
+            Event::Paused(seq) => self.pause(now, seq),
+            Event::Resumed(seq) => self.resume(now, seq),
             Event::Filled(seq, name) => {
                 if let Some(i) = self.find(seq) {
                     self.sequences[i].names.push(name);
@@ -248,7 +308,7 @@ impl Planner {
             }
             Event::Fetched(seq) => self.take_fetched(seq),
             Event::ParkLost(seq) => self.lose(seq),
-            Event::StepDone { elapsed } => self.advance(elapsed),
+            Event::StepDone { elapsed } => self.advance(now, elapsed),
             Event::StepFailed => self.in_step.clear(),
         }
     }
@@ -277,28 +337,56 @@ impl Planner {
         self.spare_names.push(names);
     }
 
-    fn pause(&mut self, seq: SeqId) {
+    fn finish(&mut self, now: Duration, seq: SeqId) {
         if let Some(i) = self.find(seq) {
-            self.sequences[i].place = Place::Paused;
+            self.track.finished(now, &self.sequences[i]);
+            self.queue.completed(now.saturating_sub(self.sequences[i].deadlines.arrived));
+        }
+        self.remove(now, seq);
+    }
+
+    fn pause(&mut self, now: Duration, seq: SeqId) {
+        if let Some(i) = self.find(seq) {
+            let sequence = &mut self.sequences[i];
+            (sequence.place, sequence.paused_at) = (Place::Paused, now);
         }
     }
 
-    fn resume(&mut self, seq: SeqId) {
+    /// Its reader's time does not count as ours.
+    fn resume(&mut self, now: Duration, seq: SeqId) {
         if let Some(i) = self.find(seq).filter(|&i| self.sequences[i].is(Place::Paused)) {
-            self.sequences[i].place = Place::Waiting;
+            let sequence = &mut self.sequences[i];
+            sequence.place = Place::Waiting;
+            let away = now.saturating_sub(sequence.paused_at);
+            sequence.first_at.iter_mut().for_each(|first| *first += away);
         }
     }
 
-    fn advance(&mut self, elapsed: Duration) {
-        if !self.in_step.is_empty() {
-            self.cost.correct(self.load, elapsed);
+    fn advance(&mut self, now: Duration, elapsed: Duration) {
+        if self.in_step.is_empty() {
+            return;
         }
+        self.cost.correct(self.load, elapsed);
+        let row = self.cost.rates().prefill;
+        let (mut seconds, mut waits) = ([0.0; Class::COUNT], [false; Class::COUNT]);
         for span in &self.in_step {
             if let Ok(i) = self.sequences.binary_search_by_key(&span.seq, |s| s.id) {
-                self.sequences[i].advance(span);
-                self.sequences[i].publish(&mut self.kv);
+                let sequence = &mut self.sequences[i];
+                if !sequence.decodes() {
+                    seconds[sequence.deadlines.class.index()] += row * span.len as f64;
+                }
+                sequence.advance(span);
+                sequence.publish(&mut self.kv);
+                if sequence.generated() > 0 && sequence.first_at.is_none() {
+                    sequence.first_at = Some(now);
+                    self.track.first_token(now, &sequence.deadlines);
+                }
             }
         }
+        for sequence in &self.sequences {
+            waits[sequence.deadlines.class.index()] |= sequence.prefills();
+        }
+        self.track.prefilled(now, seconds, waits);
         self.in_step.clear();
     }
 }

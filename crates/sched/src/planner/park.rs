@@ -73,7 +73,8 @@ impl Planner {
     /// Asks for the parked blocks of those that are next in line, so that they are at hand when it is their turn.
     pub(super) fn fetch_ahead(&mut self, plan: &mut Plan) {
         let mut left = if self.ledger.used() == 0 { 0 } else { self.limits.park_ahead };
-        for i in 0..self.sequences.len() {
+        for k in 0..self.line.len() {
+            let i = self.line[k];
             let sequence = &self.sequences[i];
             if left == 0 {
                 break;

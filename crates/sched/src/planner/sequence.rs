@@ -1,7 +1,9 @@
 //! One sequence as the planner sees it.
 
 use crate::plan::{Arrival, LogitRows, PlannedSpan, SeqId};
+use crate::promise::Deadlines;
 use plimsoll_kv::{BLOCK_TOKENS, BlockHash, Parked, PrefixCache, blocks_for};
+use std::time::Duration;
 
 /// Where a sequence stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +15,11 @@ pub(super) enum Place {
     /// Its reader is slow: out of the batch, its blocks kept until others need them.
     Paused,
 }
+
+/// Deadlines within so many milliseconds are about the same.
+const GROUP: u64 = 32;
+/// Who has no deadline stands behind those of its class that have an earlier one than this after its arrival.
+const NO_HURRY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(super) struct Sequence {
@@ -40,6 +47,15 @@ pub(super) struct Sequence {
     pub(super) fetch: Fetch,
     /// The number of the step it joined the batch in with blocks loaded from the parking store.
     pub(super) loaded_in: u64,
+    pub(super) deadlines: Deadlines,
+    /// Rows it has in the plan being made, if `last_step` is that of the plan.
+    pub(super) planned: usize,
+    /// The number of the step in which it last kept a place while it waits for blocks.
+    pub(super) visited: u64,
+    /// When it had its first token. Later by the time that its reader kept it waiting.
+    pub(super) first_at: Option<Duration>,
+    /// Since when its reader has kept it waiting.
+    pub(super) paused_at: Duration,
 }
 
 /// Lists of a sequence that go to another one when it leaves. Empty in between.
@@ -86,12 +102,45 @@ impl Sequence {
             parked,
             fetch: Fetch::No,
             loaded_in: 0,
+            deadlines: arrival.deadlines,
+            planned: 0,
+            visited: 0,
+            first_at: None,
+            paused_at: Duration::ZERO,
         }
     }
 
     /// What is left of a sequence that has nothing any more.
     pub(super) fn into_tables(self) -> (Tables, Vec<BlockHash>) {
         (Tables { blocks: self.blocks, parked: self.parked }, self.names)
+    }
+
+    /// Tokens it generated.
+    pub(super) const fn generated(&self) -> usize {
+        self.len - self.prompt
+    }
+
+    /// Where it stands in line: by class, by deadline, and the shorter prompt first of those whose deadlines are about
+    /// the same. Never changes, so that whoever had to make way comes back to its old place.
+    pub(super) fn urgency(&self) -> impl Ord + use<> {
+        let Deadlines { class, arrived, first, .. } = self.deadlines;
+        let (about, size) = match first {
+            Some(due) => (Duration::from_millis(due.as_millis() as u64 / GROUP * GROUP), self.prompt.ilog2()),
+            None => (arrived + NO_HURRY, 0),
+        };
+        (class, about, size, first.unwrap_or_default(), self.id)
+    }
+
+    /// When its time is up: for its first token, unless it has begun; for its last.
+    pub(super) fn ends_by(&self) -> Option<Duration> {
+        let first = self.deadlines.first.filter(|_| self.last_step == 0 && self.is(Place::Waiting));
+        first.into_iter().chain(self.deadlines.last).min()
+    }
+
+    /// Tokens not in the cache when step `step` has been computed.
+    pub(super) const fn left_to_compute(&self, step: u64) -> usize {
+        let planned = if self.last_step == step { self.planned } else { 0 };
+        self.pending().saturating_sub(planned)
     }
 
     /// Tokens known but not in the cache.

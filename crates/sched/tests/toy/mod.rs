@@ -3,7 +3,7 @@
 
 use plimsoll_kv::{Chain, HashKey};
 use plimsoll_sched::{
-    Arrival, CostModel, Event, Limits, LogitRows, Parking, Plan, PlannedSpan, Planner, SeqId,
+    Arrival, CostModel, Deadlines, Event, Limits, LogitRows, Parking, Plan, PlannedSpan, Planner, SeqId,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -67,6 +67,8 @@ pub fn limits() -> impl Strategy<Value = Limits> {
             park_blocks,
             park_move: Duration::from_millis(park_move),
             park_ahead: max_seqs % 3,
+            quantile: 0.99,
+            queue: plimsoll_sched::QueueRule::default(),
         },
     )
 }
@@ -197,6 +199,7 @@ impl Toy {
                 all_logits,
                 names,
                 fork_of,
+                deadlines: Deadlines::default(),
             }));
             let mut live = Live {
                 job: job.clone(),

@@ -1,0 +1,86 @@
+//! What the planner says about itself.
+
+use super::Planner;
+use super::sequence::{Place, Sequence};
+use crate::promise::Class;
+use crate::view::{ENDS, View};
+use std::time::Duration;
+
+impl Planner {
+    /// Publishes what predictions start from, as it will be after the step that was planned at `now`.
+    pub(super) fn publish(&mut self, now: Duration) {
+        let mut view = View {
+            free_at: (now + self.predicted).as_secs_f64(),
+            rates: self.cost.rates(),
+            best: self.cost.best_rates(),
+            budget: self.budget.as_secs_f64(),
+            margin: self.track.margin(),
+            aim: self.track.aim(),
+            output: [0.5, 0.9].map(|q| self.track.output(q)),
+            fresh: self.track.fresh(),
+            above: self.track.above(now),
+            tightest: self.tightest,
+            ..View::default()
+        };
+        for sequence in &self.sequences {
+            self.count_in(sequence, &mut view);
+        }
+        for class in Class::ALL {
+            let less = Class::ALL.into_iter().filter(|other| *other > class);
+            let places = less.map(|other| self.loose[other.index()].saturating_sub(self.kept(other)));
+            view.yielding[class.index()] = places.sum::<usize>() as f64;
+        }
+        self.find_slack(&mut view);
+        self.snapshot.set_view(&view);
+        for class in Class::ALL {
+            self.snapshot.set_attainment(class, self.track.attainment(class).get());
+        }
+    }
+
+    fn count_in(&self, sequence: &Sequence, view: &mut View) {
+        let class = sequence.deadlines.class.index();
+        let left = sequence.left_to_compute(self.step) as f64;
+        match sequence.place {
+            Place::Paused => {}
+            Place::Waiting => {
+                view.pending[class] += left;
+                view.waiting[class] += 1.0;
+            }
+            Place::Active => {
+                view.active += 1.0;
+                let is_entering = left > 0.0 && !sequence.decodes();
+                if is_entering {
+                    view.pending[class] += left;
+                    view.entering += 1.0;
+                } else {
+                    view.decodes += 1.0;
+                    view.kv += sequence.len as f64;
+                }
+                let ends_after = self.track.left(sequence);
+                let from = (0..ENDS).find(|&k| (1_u32 << k) as f64 >= ends_after).unwrap_or(ENDS);
+                view.ends[from..].iter_mut().for_each(|ended| *ended += 1.0);
+            }
+        }
+    }
+
+    /// How long those that wait may still be held up.
+    fn find_slack(&self, view: &mut View) {
+        let rates = view.rates;
+        let decoding = rates.base + rates.decode * view.decodes + rates.kv * view.kv;
+        let share = ((view.budget - decoding) / view.budget).max(0.05);
+        let mut at = view.free_at;
+        for &i in &self.line {
+            let sequence = &self.sequences[i];
+            let left = sequence.left_to_compute(self.step);
+            if sequence.is(Place::Paused) || sequence.first_at.is_some() || left == 0 {
+                continue;
+            }
+            at += left as f64 * rates.prefill / share;
+            let Some(first) = sequence.deadlines.first else { continue };
+            let class = sequence.deadlines.class.index();
+            let slack = first.as_secs_f64() - at;
+            view.slack[class] = view.slack[class].min(slack.max(0.0));
+            view.latest[class] = view.latest[class].max(first.as_secs_f64());
+        }
+    }
+}
