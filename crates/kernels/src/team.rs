@@ -11,17 +11,19 @@
 //! reached `count` before it lets go of the closure, and a claimed chunk that is not done keeps it waiting. Only after a
 //! successful claim does a worker read `job`.
 
+mod sync;
+
 use std::any::Any;
-use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::thread::{self, JoinHandle, Thread};
+use std::sync::atomic::Ordering;
+use sync::{
+    Arc, AtomicBool, AtomicU64, AtomicUsize, JoinHandle, Thread, UnsafeCell, fence, spin_loop, thread,
+};
 
 /// How many times a worker looks for a job before it sleeps: some 100 microseconds, longer than what lies between two
 /// jobs of a step, shorter than anybody notices on an idle machine.
-const SPINS: u32 = 4_000;
+const SPINS: u32 = if cfg!(any(loom, miri)) { 0 } else { 4_000 };
 
 /// A job: `f(worker, chunk)`.
 type Job<'a> = &'a (dyn Fn(usize, usize) + Sync);
@@ -103,27 +105,35 @@ impl Team {
         }
     }
 
-    /// Publishes, takes part, waits. Never unwinds, since `job` is borrowed by the workers until it returns.
+    /// Announces, takes part, waits. Never unwinds, since `job` is borrowed by the workers until it returns.
     fn publish(&mut self, chunks: usize, job: Job<'_>) {
+        self.announce(chunks, job);
+        let shared = &*self.shared;
+        shared.take_part(0);
+        let mut spins = 0u32;
+        while shared.done.load(Ordering::Acquire) < chunks {
+            spins += 1;
+            // Somebody who claimed a chunk lost its core: give way, it may be waiting for ours.
+            if spins > SPINS { thread::yield_now() } else { spin_loop() }
+        }
+    }
+
+    /// Lets the workers have the job and wakes them. The caller waits until it is done before it returns.
+    fn announce(&mut self, chunks: usize, job: Job<'_>) {
         let count = u32::try_from(chunks).unwrap_or(u32::MAX);
         assert!(chunks == count as usize, "{chunks} chunks in one job");
         let shared = &*self.shared;
         // SAFETY: no job is alive (`&mut self`, and the last one was waited for), so nobody reads `job` now. The
-        // lifetime is made longer only until this function has waited for all chunks.
-        unsafe { *shared.job.get() = Some(std::mem::transmute::<Job<'_>, Job<'static>>(job)) };
+        // lifetime is made longer only until `publish` has waited for all chunks.
+        let job = unsafe { std::mem::transmute::<Job<'_>, Job<'static>>(job) };
+        // SAFETY: as above.
+        shared.job.with_mut(|shared| unsafe { *shared = Some(job) });
         shared.done.store(0, Ordering::Relaxed);
         shared.word.store(u64::from(count), Ordering::Release);
         // Pairs with the fence of a worker that goes to sleep: it sees the job, or we see the sleeper.
         fence(Ordering::SeqCst);
         if shared.sleepers.load(Ordering::Relaxed) > 0 {
             self.workers.iter().map(JoinHandle::thread).for_each(Thread::unpark);
-        }
-        shared.take_part(0);
-        let mut spins = 0u32;
-        while shared.done.load(Ordering::Acquire) < chunks {
-            spins += 1;
-            // Somebody who claimed a chunk lost its core: give way, it may be waiting for ours.
-            if spins > SPINS { thread::yield_now() } else { std::hint::spin_loop() }
         }
     }
 }
@@ -161,7 +171,7 @@ impl Control {
     fn take_part(&self, worker: usize) {
         while let Some(chunk) = self.claim() {
             // SAFETY: the claim proves that the job is alive until this chunk is counted as done.
-            if let Some(job) = unsafe { *self.job.get() }
+            if let Some(job) = self.job.with(|job| unsafe { *job })
                 && let Err(caught) = catch_unwind(AssertUnwindSafe(|| job(worker, chunk)))
             {
                 self.panic.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(caught);
@@ -178,7 +188,7 @@ impl Control {
                 self.take_part(worker);
             } else if idle < SPINS {
                 idle += 1;
-                std::hint::spin_loop();
+                spin_loop();
             } else {
                 self.sleep();
                 idle = 0;
@@ -202,7 +212,11 @@ impl Control {
     }
 }
 
+#[cfg(all(test, loom))]
+mod loom_tests;
+
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

@@ -6,6 +6,7 @@
 //! - [`floors`]: who may import whom, and that ARCHITECTURE.md says the same.
 //! - [`manifest`]: each crate's `Cargo.toml` (lints, versions from the workspace).
 //! - [`source`]: Rust sources (unsafe, its proofs, module docs, sizes).
+//! - [`vectors`]: the kernels' vectors and closures.
 //! - [`text`]: every tracked file (registry hosts, paths of one machine).
 
 mod floors;
@@ -13,6 +14,7 @@ mod manifest;
 mod mask;
 mod source;
 mod text;
+mod vectors;
 
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
@@ -56,6 +58,7 @@ pub fn run() -> anyhow::Result<ExitCode> {
         if path.ends_with(".rs") {
             let found = source::check(&path, &content);
             broken.extend(found.broken);
+            broken.extend(vectors::check(&path, &content));
             notes.extend(found.sizes);
         }
     }

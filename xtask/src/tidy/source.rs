@@ -124,7 +124,7 @@ fn body_lines(code: &str) -> Option<usize> {
 }
 
 /// Places where `word` stands by itself.
-fn words(code: &str, word: &str) -> Vec<usize> {
+pub(super) fn words(code: &str, word: &str) -> Vec<usize> {
     let bytes = code.as_bytes();
     code.match_indices(word)
         .map(|(at, _)| at)
@@ -133,7 +133,7 @@ fn words(code: &str, word: &str) -> Vec<usize> {
         .collect()
 }
 
-fn line_of(code: &str, at: usize) -> usize {
+pub(super) fn line_of(code: &str, at: usize) -> usize {
     code[..at].matches('\n').count()
 }
 
