@@ -1,9 +1,11 @@
 """`plimsoll bench serve` against the real server: what it reports is what the server saw."""
 
 import json
+import signal
+import subprocess
 
 import pytest
-from harness import MODEL, plimsoll
+from harness import MODEL, PATIENCE, environment, plimsoll, setting
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +79,20 @@ def test_a_trace_is_replayed(server, reports, tmp_path):
     trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.5,a,1\n")
     refused = plimsoll("bench", "serve", server.http, f"--trace={trace}")
     assert refused.returncode != 0 and f"{trace}:2: " in refused.stderr, refused.stderr
+
+
+def test_what_was_measured_outlives_an_interruption(server, tmp_path):
+    result = tmp_path / "report.json"
+    command = [setting("PLIMSOLL_TEST_BINARY"), "bench", "serve", server.http, "--rate=20,1", "--requests=4", "--warmup=0s"]
+    command += ["--output-tokens=2", "--pause=0s", f"--json={result}"]
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # The first run's line comes before the second run begins, which takes seconds.
+    first = process.stderr.readline()
+    assert first.startswith("20 requests/s: 4 offered"), first
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode != 0 and "interrupted" in said
+    assert [run["rate"] for run in json.loads(result.read_text())["runs"]] == [20.0]
 
 
 def test_what_cannot_run_says_why_in_one_line(server):

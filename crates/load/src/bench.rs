@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::error::LoadError;
 use crate::progress::Progress;
 use crate::record::Record;
-use crate::report::{RateReport, Report, Setting};
+use crate::report::{RateReport, Report};
 use crate::run::{Run, RunOptions, Watch, run};
 use crate::slo::Slo;
 use crate::sweep::{SweepOptions, Trial, sweep};
@@ -36,7 +36,7 @@ pub struct BenchOptions {
 /// Whole trials of a sweep are runs of about so many requests, each with other prompts and arrivals, pooled.
 const POOLED: usize = 500;
 
-/// Runs a bench.
+/// Runs a bench. Whatever is done stands in the report, also when the future is dropped.
 ///
 /// # Errors
 /// What made a run impossible. Requests that failed are in the report.
@@ -44,9 +44,9 @@ pub async fn bench(
     client: &Client,
     options: &BenchOptions,
     progress: &dyn Progress,
-) -> Result<Report, LoadError> {
+    report: &mut Report,
+) -> Result<(), LoadError> {
     let mut bench = Bench { client, options, progress, round: 0 };
-    let mut report = Report::new(Setting::of(client, options));
     let mut rates = options.rates.clone();
     if let (Some(how), Some(slo)) = (options.sweep, options.slo) {
         let trials = &mut report.trials;
@@ -75,7 +75,7 @@ pub async fn bench(
         progress.note(&rate.line());
         report.runs.push(rate);
     }
-    Ok(report)
+    Ok(())
 }
 
 struct Bench<'a> {

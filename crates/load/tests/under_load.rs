@@ -44,7 +44,13 @@ fn bench_options(requests: usize, rate: f64) -> BenchOptions {
 
 async fn measure(target: Target, options: &BenchOptions) -> Report {
     let client = connect(target).await.unwrap();
-    bench(&client, options, &()).await.unwrap()
+    measure_with(&client, options).await
+}
+
+async fn measure_with(client: &Client, options: &BenchOptions) -> Report {
+    let mut report = Report::new(client, options);
+    bench(client, options, &(), &mut report).await.unwrap();
+    report
 }
 
 fn by_id(report: &Report) -> Vec<&Record> {
@@ -117,7 +123,7 @@ fn every_way_to_fail_is_told_apart() {
         let options = ClientOptions { timeout: Duration::from_secs(2), ..options(target) };
         let client = Client::connect(options).await.unwrap();
         // One after the other, so that each gets the answer that is meant for it.
-        bench(&client, &BenchOptions { max_in_flight: 1, ..bench_options(count, 1000.0) }, &()).await.unwrap()
+        measure_with(&client, &BenchOptions { max_in_flight: 1, ..bench_options(count, 1000.0) }).await
     });
     let got: Vec<Outcome> = by_id(&report).iter().map(|record| record.outcome).collect();
     assert_eq!(got, wanted);

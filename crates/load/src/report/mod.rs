@@ -81,9 +81,9 @@ pub struct Generator {
 const MOST_MESSAGES: usize = 5;
 
 impl Report {
-    /// A report without results.
-    pub fn new(setting: Setting) -> Self {
-        Self { setting, sweep: None, trials: Vec::new(), runs: Vec::new() }
+    /// A report without results yet, of what `options` ask of the server that `client` knows.
+    pub fn new(client: &Client, options: &BenchOptions) -> Self {
+        Self { setting: Setting::of(client, options), sweep: None, trials: Vec::new(), runs: Vec::new() }
     }
 
     /// One page for people, with charts; nothing in it comes from elsewhere.
@@ -140,8 +140,7 @@ impl RateReport {
 }
 
 impl Setting {
-    /// What `options` ask of the server that `client` knows.
-    pub fn of(client: &Client, options: &BenchOptions) -> Self {
+    fn of(client: &Client, options: &BenchOptions) -> Self {
         Self {
             url: client.url(),
             model: client.model().to_owned(),

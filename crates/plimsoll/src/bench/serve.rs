@@ -5,15 +5,15 @@ mod words;
 
 pub use args::BenchServe;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use plimsoll_load::arrivals::Extent;
 use plimsoll_load::openai::Endpoint;
-use plimsoll_load::progress::TerminalProgress;
+use plimsoll_load::progress::{Progress, TerminalProgress};
 use plimsoll_load::sweep::SweepOptions;
 use plimsoll_load::target::Target;
 use plimsoll_load::trace::{Scaling, Trace};
 use plimsoll_load::workload::{Sessions, Source, Workload};
-use plimsoll_load::{BenchOptions, Client, ClientOptions, HeaderName, HeaderValue};
+use plimsoll_load::{BenchOptions, Client, ClientOptions, HeaderName, HeaderValue, Report};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -34,17 +34,31 @@ pub fn run(command: &BenchServe) -> anyhow::Result<()> {
     let html = command.html.as_deref().map(create).transpose()?;
     // One thread: the machine may be the server's as well.
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let report = tokio.block_on(async {
-        let client = Client::connect(client).await?;
-        plimsoll_load::bench(&client, &bench, &TerminalProgress::default()).await
-    })?;
+    let (report, ended) = tokio.block_on(measure(client, &bench))?;
     if let Some(mut file) = json {
         serde_json::to_writer(&mut file, &report).context("--json: the report cannot be written")?;
     }
     if let Some(mut file) = html {
         file.write_all(report.html().as_bytes()).context("--html: the report cannot be written")?;
     }
-    Ok(write!(std::io::stdout(), "{report}")?)
+    write!(std::io::stdout(), "{report}")?;
+    ended
+}
+
+/// What was measured, and why no more than that: an hour's results must outlive Ctrl-C and a server that is gone.
+async fn measure(
+    client: ClientOptions,
+    bench: &BenchOptions,
+) -> anyhow::Result<(Report, anyhow::Result<()>)> {
+    let client = Client::connect(client).await?;
+    let mut report = Report::new(&client, bench);
+    let progress = TerminalProgress::default();
+    let ended = tokio::select! {
+        ended = plimsoll_load::bench(&client, bench, &progress, &mut report) => ended.map_err(Into::into),
+        _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted; only what was done before is reported")),
+    };
+    progress.end();
+    Ok((report, ended))
 }
 
 fn create(path: &Path) -> anyhow::Result<File> {
@@ -79,7 +93,8 @@ fn headers(command: &BenchServe) -> anyhow::Result<Vec<(HeaderName, HeaderValue)
         parts.with_context(|| format!("--header `{text}` is no header; write \"NAME: VALUE\""))
     };
     let mut headers: Vec<_> = command.headers.iter().map(header).collect::<anyhow::Result<_>>()?;
-    if let Some(key) = &command.api_key {
+    // The variable may hold the server's list of keys; any of them will do.
+    if let Some(key) = command.api_key.as_deref().and_then(|keys| keys.split(',').next()) {
         let value =
             HeaderValue::from_str(&format!("Bearer {key}")).context("--api-key cannot stand in a header")?;
         headers.push((HeaderName::from_static("authorization"), value));
