@@ -4,6 +4,8 @@ const LARGE: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
 
 /// A number in at most four or so digits: `0.025`, `7`, `1234`, `12.3k`, `4.5e15`.
 pub fn short(value: f64) -> String {
+    // Nobody writes -0; a sum of nothing is that.
+    let value = value + 0.0;
     let size = value.abs();
     if !value.is_finite() {
         return "–".to_owned();
@@ -58,6 +60,7 @@ mod tests {
     fn short_numbers() {
         let cases = [
             (0.0, "0"),
+            (-0.0, "0"),
             (0.025, "0.025"),
             (7.0, "7"),
             (1.256, "1.26"),

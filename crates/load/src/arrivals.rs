@@ -26,7 +26,7 @@ pub enum Arrivals {
     },
 }
 
-/// How much is offered.
+/// How much is offered, the warm-up not counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Extent {
     /// So many requests.
@@ -48,17 +48,18 @@ pub struct Times {
 }
 
 impl Arrivals {
-    /// The arrivals at a mean `rate` per second (above 0, finite). The same seed gives the same times.
-    pub fn times(&self, rate: f64, extent: Extent, seed: u64) -> Times {
+    /// The arrivals at a mean `rate` per second (above 0, finite): those of the first `warmup` seconds, and `extent` more. The
+    /// same seed gives the same times.
+    pub fn times(&self, rate: f64, extent: Extent, warmup: f64, seed: u64) -> Times {
         let mut rng = Rng::with_seed(seed);
         let (most, end) = match extent {
             Extent::Requests(n) => (n.min(MOST), f64::INFINITY),
-            Extent::Seconds(seconds) => (MOST, seconds),
+            Extent::Seconds(seconds) => (MOST, warmup + seconds),
         };
         // Of a ramp the length must be known before it begins.
-        let length = if end.is_finite() { end } else { self.mean_length(most, rate) };
+        let length = if end.is_finite() { end } else { warmup + self.mean_length(most, rate) };
         let mut at = Vec::new();
-        let mut load = 0.0;
+        let (mut load, mut counted) = (0.0, 0);
         for i in 0.. {
             let time = match *self {
                 Self::Constant => i as f64 / rate,
@@ -75,9 +76,10 @@ impl Arrivals {
                     ramp_time(load, from * rate, to * rate, length)
                 }
             };
-            if at.len() == most || time >= end {
+            if counted == most || at.len() == MOST || time >= end {
                 return Times { span: if end.is_finite() { end } else { time }, at };
             }
+            counted += usize::from(time >= warmup);
             at.push(time);
         }
         Times { at, span: length }
@@ -117,7 +119,7 @@ mod tests {
 
     #[test]
     fn fixed_times() {
-        let times = |arrivals: Arrivals, extent| arrivals.times(2.0, extent, 1);
+        let times = |arrivals: Arrivals, extent| arrivals.times(2.0, extent, 0.0, 1);
         let constant = times(Arrivals::Constant, Extent::Requests(3));
         assert_eq!(constant, Times { at: vec![0.0, 0.5, 1.0], span: 1.5 });
         let seconds = times(Arrivals::Constant, Extent::Seconds(1.2));
@@ -129,12 +131,12 @@ mod tests {
     #[test]
     fn a_ramp_brings_more_at_its_end() {
         let ramp = Arrivals::Ramp { from: 0.0, to: 2.0 };
-        let Times { at, span } = ramp.times(100.0, Extent::Seconds(100.0), 3);
+        let Times { at, span } = ramp.times(100.0, Extent::Seconds(100.0), 0.0, 3);
         assert!((at.len() as f64 - 10_000.0).abs() < 400.0, "{}", at.len());
         let before = |time: f64| at.iter().filter(|&&at| at < time).count() as f64;
         // The integral of an even growth: a quarter has come at half the time.
         assert!((before(span / 2.0) / at.len() as f64 - 0.25).abs() < 0.02);
-        let falling = Arrivals::Ramp { from: 2.0, to: 0.0 }.times(100.0, Extent::Seconds(100.0), 3);
+        let falling = Arrivals::Ramp { from: 2.0, to: 0.0 }.times(100.0, Extent::Seconds(100.0), 0.0, 3);
         assert!((falling.at.len() as f64 - 10_000.0).abs() < 400.0, "{}", falling.at.len());
     }
 
@@ -150,18 +152,19 @@ mod tests {
         fn the_mean_is_right_and_the_seed_decides(process in process(), rate in 0.1..1000.0_f64, seed: u64) {
             let n = 4000;
             let seconds = process.mean_length(n, rate);
-            let Times { at, span } = process.times(rate, Extent::Seconds(seconds), seed);
+            let Times { at, span } = process.times(rate, Extent::Seconds(seconds), 0.0, seed);
             prop_assert!(at.windows(2).all(|pair| pair[0] <= pair[1]));
             prop_assert!(at.last().is_some_and(|&last| last < seconds) && span == seconds);
             // Six standard deviations of a Poisson process.
             prop_assert!((at.len() as f64 / n as f64 - 1.0).abs() < 0.1, "{} instead of {n}", at.len());
-            prop_assert_eq!(&process.times(rate, Extent::Seconds(seconds), seed).at, &at);
+            prop_assert_eq!(&process.times(rate, Extent::Seconds(seconds), 0.0, seed).at, &at);
             if process == Arrivals::Poisson {
-                prop_assert_ne!(&process.times(rate, Extent::Seconds(seconds), seed.wrapping_add(1)).at, &at);
+                prop_assert_ne!(&process.times(rate, Extent::Seconds(seconds), 0.0, seed.wrapping_add(1)).at, &at);
             }
-            let counted = process.times(rate, Extent::Requests(100), seed);
-            prop_assert_eq!(counted.at.len(), 100);
-            prop_assert!(counted.at[99] <= counted.span && counted.span.is_finite());
+            let warmup = 10.0 / rate;
+            let counted = process.times(rate, Extent::Requests(100), warmup, seed);
+            prop_assert_eq!(counted.at.iter().filter(|&&at| at >= warmup).count(), 100);
+            prop_assert!(counted.at.last().is_some_and(|&last| last <= counted.span) && counted.span.is_finite());
         }
     }
 }

@@ -170,7 +170,7 @@ fn busy(runs: &[Run]) -> f64 {
 }
 
 fn tokens(done: &[&Record]) -> f64 {
-    done.iter().map(|record| f64::from(record.tokens())).sum()
+    done.iter().map(|record| u64::from(record.tokens())).sum::<u64>() as f64
 }
 
 fn tokens_by(done: &[&Record]) -> Option<TokensBy> {
@@ -264,5 +264,6 @@ mod tests {
     fn nothing_offered() {
         let summary = Summary::of(&[], None, None);
         assert_eq!((summary.offered, summary.goodput, summary.attainment_accepted), (0, 0.0, None));
+        assert!(summary.output_tokens_per_second.is_sign_positive());
     }
 }

@@ -4,7 +4,7 @@ use crate::arrivals::{Arrivals, Extent, Times};
 use crate::error::LoadError;
 use crate::lengths::Lengths;
 use crate::prompts::derived;
-use crate::trace::{Scaling, Trace};
+use crate::trace::{Entry, Scaling, Trace};
 use fastrand::Rng;
 use std::time::Duration;
 
@@ -110,24 +110,21 @@ impl Workload {
             Source::Process { arrivals, prompt, output } => {
                 let rate = rate.filter(|&rate| rate > 0.0 && rate.is_finite());
                 let rate = rate.ok_or_else(|| LoadError::Nothing("the rate must be above 0".to_owned()))?;
-                let extent = with_warmup(extent, warmup, rate, turns);
-                let Times { at, span } =
-                    arrivals.times(rate / f64::from(turns), extent, derived(seed, ARRIVALS, 0));
+                let extent = match extent {
+                    Extent::Requests(n) => Extent::Requests(n.div_ceil(turns as usize)),
+                    Extent::Seconds(_) => extent,
+                };
+                let seed = derived(seed, ARRIVALS, 0);
+                let Times { at, span } = arrivals.times(rate / f64::from(turns), extent, warmup, seed);
                 let mut rng = Rng::with_seed(derived(seed, LENGTHS, 0));
                 let lengths = at.iter().map(|_| (prompt.sample(&mut rng), output.sample(&mut rng)));
                 (self.offers(at.iter().copied().zip(lengths), seed), span)
             }
             Source::Trace { trace, scaling } => {
                 let trace = trace_at(trace, scaling, rate, derived(seed, KEPT, 0));
-                let (most, end) = match extent {
-                    Extent::Requests(n) => (n, f64::INFINITY),
-                    Extent::Seconds(seconds) => (usize::MAX, seconds + warmup),
-                };
-                let next = trace.entries.iter().find(|entry| entry.at >= end).map(|_| end);
-                let taken = trace.entries.iter().take_while(|entry| entry.at < end).take(most);
-                let last = taken.clone().last().map_or(0.0, |entry| entry.at);
-                let entries = taken.map(|entry| (entry.at, (entry.prompt_tokens, entry.output_tokens)));
-                (self.offers(entries, seed), next.unwrap_or(last))
+                let (count, span) = trace_part(&trace, extent, warmup);
+                let lengths = |entry: &Entry| (entry.at, (entry.prompt_tokens, entry.output_tokens));
+                (self.offers(trace.entries.iter().take(count).map(lengths), seed), span)
             }
         };
         if offers.last().is_none_or(|offer| offer.at < warmup) {
@@ -159,14 +156,16 @@ impl Workload {
     }
 }
 
-/// The warm-up comes on top of what is to be measured. Requests are counted in turns.
-fn with_warmup(extent: Extent, warmup: f64, rate: f64, turns: u32) -> Extent {
+/// How many entries of a trace are replayed, and how long that takes: until the next would come, or the last has.
+fn trace_part(trace: &Trace, extent: Extent, warmup: f64) -> (usize, f64) {
+    let before = |time: f64| trace.entries.partition_point(|entry| entry.at < time);
+    let last = trace.entries.last().map_or(0.0, |entry| entry.at);
     match extent {
+        Extent::Seconds(seconds) => (before(warmup + seconds), last.min(warmup + seconds)),
         Extent::Requests(n) => {
-            let requests = n as f64 + (warmup * rate).ceil();
-            Extent::Requests((requests / f64::from(turns)).ceil() as usize)
+            let count = before(warmup).saturating_add(n);
+            (count, trace.entries.get(count).map_or(last, |entry| entry.at))
         }
-        Extent::Seconds(seconds) => Extent::Seconds(seconds + warmup),
     }
 }
 
@@ -183,7 +182,6 @@ fn trace_at(trace: &Trace, scaling: &Scaling, rate: Option<f64>, seed: u64) -> T
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Entry;
 
     fn workload() -> Workload {
         let source = Source::Process {
