@@ -4,6 +4,7 @@ use crate::auth::authorize;
 use crate::body::Bodies;
 use crate::config::GatewayConfig;
 use crate::exchange::observe;
+use crate::generate::FrameBuffer;
 use crate::refusal::Refusal;
 use crate::{generate, info};
 use axum::Router;
@@ -13,7 +14,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use plimsoll_api::error::{Error, Reason};
 use plimsoll_api::service::{Readiness, Service};
-use plimsoll_telemetry::Metrics;
+use plimsoll_pool::{Pool, PoolCounts, Users};
+use plimsoll_telemetry::{Metrics, PoolGauge};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
@@ -35,6 +37,8 @@ pub struct App {
     pub config: GatewayConfig,
     /// The bodies being read.
     pub bodies: Bodies,
+    /// What streams write their frames into.
+    pub frames: Pool<FrameBuffer>,
     /// Cancelled when no new work is to be taken.
     pub draining: CancellationToken,
     /// Cancelled when running work is to end.
@@ -46,7 +50,8 @@ impl App {
         let Gateway { service, metrics, config } = gateway;
         let (draining, closing) = Default::default();
         let bodies = Bodies::new(config.body_memory);
-        Arc::new(Self { service, metrics, config, bodies, draining, closing })
+        let frames = frames(&config, &metrics);
+        Arc::new(Self { service, metrics, config, bodies, frames, draining, closing })
     }
 
     /// Whether new work is taken.
@@ -75,6 +80,19 @@ impl App {
             None => router,
         }
     }
+}
+
+/// A connection has one request at a time, and so at most one stream.
+fn frames(config: &GatewayConfig, metrics: &Metrics) -> Pool<FrameBuffer> {
+    let users = Users::of("frames").user("connections", config.max_connections.min(u16::MAX.into()));
+    let frames = Pool::sized(&users, FrameBuffer::default);
+    users.assert_sum(frames.counts().capacity);
+    let theirs = frames.clone();
+    metrics.watch_pool(move || {
+        let PoolCounts { outstanding, high_water, misses, .. } = theirs.counts();
+        PoolGauge { pool: "frames", outstanding, high_water, misses }
+    });
+    frames
 }
 
 pub async fn not_found(uri: axum::http::Uri) -> Response {

@@ -23,6 +23,12 @@ impl Detokenizer {
         Self { tokenizer, pending, first: false }
     }
 
+    /// Begins another text, as [`Detokenizer::new`] does.
+    pub fn restart(&mut self) {
+        self.pending.clear();
+        self.first = false;
+    }
+
     /// For tokens that begin a text, such as an echoed prompt: a space that encoding put before it is dropped.
     pub fn at_start(tokenizer: Arc<Tokenizer>) -> Self {
         Self { first: true, ..Self::new(tokenizer) }

@@ -32,6 +32,15 @@ impl StopStrings {
         Self { strings, held: String::with_capacity(2 * longest), met: false }
     }
 
+    /// Begins another text, with other strings.
+    pub fn restart(&mut self, strings: &[String]) {
+        if !strings.is_empty() || !self.strings.is_empty() {
+            *self = Self::new(strings.to_vec());
+        }
+        self.held.clear();
+        self.met = false;
+    }
+
     /// Appends to `out` what is now certain not to be part of a stop string. True: a stop string was met, in this call
     /// or before; `out` ends before it.
     pub fn push(&mut self, text: &str, out: &mut String) -> bool {

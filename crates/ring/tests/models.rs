@@ -296,3 +296,22 @@ fn a_batch_whose_iterator_panics_is_published_so_far() {
     assert!(panicked.is_err());
     assert_eq!(consumer.drain(4).collect::<Vec<_>>(), [0, 1]);
 }
+
+#[test]
+fn a_ring_that_is_opened_again_is_as_good_as_new() {
+    let counted = std::sync::Arc::new(());
+    let (mut producer, mut consumer) = spsc::ring(4);
+    for round in 0..10 {
+        for _ in 0..round % 5 {
+            assert!(producer.try_push(counted.clone()).is_ok());
+        }
+        if round % 2 == 0 {
+            consumer.try_pop();
+        }
+        producer.close();
+        assert!(consumer.is_abandoned());
+        producer.reopen(&mut consumer);
+        assert!(!consumer.is_abandoned() && consumer.is_empty() && producer.free() == 4, "round {round}");
+        assert_eq!(std::sync::Arc::strong_count(&counted), 1, "what was not read is still there");
+    }
+}

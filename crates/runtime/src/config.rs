@@ -31,6 +31,8 @@ pub struct LaneConfig {
     pub step_budget: Duration,
     /// Tokens a request may be ahead of its reader before it pauses. Default 1024.
     pub token_ring: usize,
+    /// Answers that may be complete and not read to their ends before a new request needs memory of its own. Default 256.
+    pub unread: usize,
     /// Prompts up to this many bytes are tokenized where they arrive, longer ones on a blocking thread. Default 2048.
     pub inline_bytes: usize,
     /// Whether prompts with the same beginning share what was computed for it, also after each other. Default true.
@@ -55,6 +57,7 @@ impl Default for LaneConfig {
             per_tenant: u32::MAX,
             step_budget: Duration::from_millis(50),
             token_ring: 1024,
+            unread: 256,
             inline_bytes: 2048,
             prefix_cache: true,
             parking: Parking::default(),

@@ -1,16 +1,17 @@
 //! From a request to a place in the mailbox. Everything that can be refused is refused here.
 
 use crate::config::LaneConfig;
-use crate::events::{Choice, Events};
+use crate::events::{Choice, Events, Reading};
 use crate::lane::Lane;
-use crate::request::{Admission, Control, Request, Scores, Sequence};
+use crate::link::{Link, Needs};
+use crate::pools::{Lent, Pools, Sequences};
+use crate::request::{Admission, Request, Scores, Sequence};
 use crate::terms;
 use crate::text::{self, Text};
 use plimsoll_api::error::{Error, Reason};
 use plimsoll_api::service::{GenerateRequest, Generation, ModelCard};
-use plimsoll_kv::{Chain, HashKey, blocks_for};
-use plimsoll_model::sampling::{Params, Sampler, seed_of};
-use plimsoll_ring::spsc;
+use plimsoll_kv::{Chain, HashKey};
+use plimsoll_model::sampling::{Params, seed_of};
 use plimsoll_sched::{Ask, Asked, Deadlines, Refusal, SeqId, Terms};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub(crate) struct Served {
     pub(crate) card: ModelCard,
     pub(crate) text: Arc<Text>,
     pub(crate) lane: Lane,
+    pub(crate) pools: Arc<Pools>,
     pub(crate) config: LaneConfig,
     /// What the blocks of its KV cache are named with.
     pub(crate) key: HashKey,
@@ -184,24 +186,21 @@ impl Served {
         admission.correct(tokens, prompt.len() as u64).map_err(|refusal| self.refused(refusal))?;
         let echo = if request.echo { self.text.echo(request, &prompt)? } else { String::new() };
 
-        let count = request.n as usize;
-        // Twice what a step may need, so that a request that pauses can go on before its ring is quite empty.
         let logprobs = request.logprobs.map(|k| k as usize);
         let scores = Scores { logprobs, of_prompt: request.echo && logprobs.is_some() };
-        let items_per_step = scores.items_per_step(count, self.lane.limits.max_logits);
-        let (out, items) = spsc::ring(self.config.token_ring.max(2 * items_per_step));
-        let room = (items_per_step, out.capacity());
-        let control = Arc::new(Control::new(count, room, self.lane.shared.bell.clone()));
+        let sequences = request.n as usize;
+        let items_per_step = scores.items_per_step(sequences, self.lane.limits.max_logits);
+        let needs = Needs { sequences, items_per_step };
+        let bell = &self.lane.shared.bell;
+        let (out, items) = Link::open(&self.pools.links, self.config.token_ring, needs, bell);
         let prompt_tokens = u32::try_from(prompt.len()).unwrap_or(u32::MAX);
-        let choices = (0..request.n).map(|_| Choice::new(&self.text, request)).collect();
-        let events =
-            Events::new(items, control.clone(), self.text.clone(), choices).beginning(echo, prompt_tokens);
+        let reading = self.reading(request);
+        let events = Events::new(items, self.text.clone(), reading).beginning(echo, prompt_tokens);
         let deadlines = Deadlines { expected: admission.expected(), ..terms.from(self.lane_time(arrived)) };
-        self.lane.submit(Box::new(Request {
+        self.lane.submit(Request {
             first: SeqId(0),
             sequences: self.sequences(request, &prompt, max_len),
             out,
-            control,
             ignore_end: request.ignore_eos,
             scores,
             items_per_step,
@@ -210,28 +209,42 @@ impl Served {
             has_started: false,
             is_paused: false,
             admission,
-        }));
+        });
         Ok(Generation { prompt_tokens, events: Box::pin(events) })
     }
 
-    fn sequences(&self, request: &GenerateRequest, prompt: &[u32], max_len: usize) -> Vec<Sequence> {
+    /// What the reader of a request holds.
+    fn reading(&self, request: &GenerateRequest) -> Lent<Reading> {
+        let mut reading = Lent::of(&self.pools.readings, Reading::default);
+        for _ in 0..request.n {
+            let mut choice = Lent::of(&self.pools.choices, || Choice::new(&self.text));
+            choice.begin(&request.stop);
+            reading.choices.push(choice);
+        }
+        reading
+    }
+
+    fn sequences(&self, request: &GenerateRequest, prompt: &[u32], max_len: usize) -> Lent<Sequences> {
         let seed = request.sampling.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
         let mut chain =
             self.config.prefix_cache.then(|| Chain::new(self.key, request.tenant, &request.cache_salt));
-        let mut known = Vec::new();
-        chain.iter_mut().for_each(|chain| chain.extend(prompt, &mut known));
-        let sequence = |choice| {
-            let mut tokens = Vec::with_capacity(max_len);
-            tokens.extend_from_slice(prompt);
-            let mut names = Vec::with_capacity(blocks_for(max_len));
-            names.extend_from_slice(&known);
-            let mut sampler = Sampler::new(params(request, seed, choice));
-            sampler.observe_prompt(prompt);
-            sampler.reserve(self.card.vocab, max_len - prompt.len());
-            let (prompt, chain) = (prompt.len(), chain.clone());
-            Sequence { tokens, prompt, max_len, names, chain, sampler, last_token: None, is_done: false }
-        };
-        (0..request.n).map(sequence).collect()
+        let mut sequences = Lent::of(&self.pools.lists, Sequences::default);
+        for choice in 0..request.n {
+            let mut sequence = Lent::of(&self.pools.sequences, Sequence::default);
+            sequence.tokens.reserve(max_len);
+            sequence.tokens.extend_from_slice(prompt);
+            match sequences.first() {
+                None => chain.iter_mut().for_each(|chain| chain.extend(prompt, &mut sequence.names)),
+                Some(first) => sequence.names.extend_from_slice(&first.names),
+            }
+            sequence.sampler.restart(params(request, seed, choice));
+            sequence.sampler.observe_prompt(prompt);
+            sequence.sampler.reserve(self.card.vocab, max_len - prompt.len());
+            (sequence.prompt, sequence.max_len) = (prompt.len(), max_len);
+            sequence.chain.clone_from(&chain);
+            sequences.push(sequence);
+        }
+        sequences
     }
 
     /// Most tokens a sequence may grow to.

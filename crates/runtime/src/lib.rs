@@ -13,6 +13,8 @@
 //! - `events`: from the token ring to text, stop strings and usage.
 //! - `request`: what goes through the mailbox and what comes back.
 //! - `lane`: the thread.
+//! - `link`: the token ring of a request, and what its reader says.
+//! - `pools`: what requests are made of.
 //! - `park`: the parking store of a lane.
 //! - `terms`: what a request may ask for instead of what its model promises.
 //! - `text`: the text side of a model.
@@ -22,8 +24,10 @@ pub mod config;
 mod events;
 mod generate;
 mod lane;
+mod link;
 pub mod memory;
 mod park;
+mod pools;
 mod request;
 pub mod runtime;
 mod terms;

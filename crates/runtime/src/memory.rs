@@ -31,7 +31,8 @@ impl Default for MemoryConfig {
 pub struct Remedies {
     /// Makes the allocator give its free pages back. Default: [`plimsoll_pool::trim_heap`].
     pub purge: Box<dyn FnMut() + Send>,
-    /// The level has changed: pools and caches shrink ([`plimsoll_pool::Pool::shrink`]) or may grow again. Default: nothing.
+    /// The level has changed: pools and caches that are no lane's shrink ([`plimsoll_pool::Pool::shrink`]) or may grow again.
+    /// Default: nothing.
     pub level: Box<dyn FnMut(Level) + Send>,
 }
 
@@ -122,7 +123,7 @@ impl Watcher {
         runtime.set_short_of_memory(decision.level == Level::Refuse);
         runtime.metrics().memory(decision.level as i64, reading.used, reading.limit);
         if decision.is_change {
-            self.change(&decision, &reading);
+            self.change(runtime, &decision, &reading);
         }
         if decision.give_back > 0 {
             runtime.want_memory(decision.give_back);
@@ -132,7 +133,7 @@ impl Watcher {
         }
     }
 
-    fn change(&mut self, decision: &Decision, reading: &Reading) {
+    fn change(&mut self, runtime: &Runtime, decision: &Decision, reading: &Reading) {
         let Reading { limit, used, fixed, .. } = *reading;
         match decision.level {
             Level::Normal => tracing::info!(used, limit, "memory suffices again"),
@@ -141,6 +142,7 @@ impl Watcher {
             }
             Level::Refuse => tracing::warn!(used, limit, fixed, "memory is very short: nobody is let in"),
         }
+        runtime.set_pools_small(decision.level != Level::Normal);
         (self.remedies.level)(decision.level);
     }
 

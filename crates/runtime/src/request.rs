@@ -1,14 +1,16 @@
 //! What goes through the mailbox to a lane, and what comes back.
 
 use crate::lane::Bell;
+use crate::link::{Needs, ToReader};
+use crate::pools::{Lent, Sequences};
 use plimsoll_api::error::Error;
 use plimsoll_api::service::Finish;
-use plimsoll_kv::{BlockHash, Chain};
-use plimsoll_model::sampling::Sampler;
-use plimsoll_ring::spsc::Producer;
+use plimsoll_kv::{BLOCK_TOKENS, BlockHash, Chain};
+use plimsoll_model::sampling::{Params, Sampler};
+use plimsoll_pool::Reset;
 use plimsoll_sched::{Deadlines, Expected, Refusal, SeqId, Ticket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::SeqCst, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::SeqCst, fence};
 use std::time::Instant;
 
 /// A request on its way to, or in, a lane. Built where it arrives, so that the lane allocates nothing for it.
@@ -16,9 +18,8 @@ pub(crate) struct Request {
     /// The number of its first sequence; the lane gives it.
     pub(crate) first: SeqId,
     /// One per continuation.
-    pub(crate) sequences: Vec<Sequence>,
-    pub(crate) out: Producer<Item>,
-    pub(crate) control: Arc<Control>,
+    pub(crate) sequences: Lent<Sequences>,
+    pub(crate) out: ToReader,
     pub(crate) ignore_end: bool,
     pub(crate) scores: Scores,
     /// Items that one step may put into the ring at most: see [`Scores::items_per_step`].
@@ -33,6 +34,7 @@ pub(crate) struct Request {
 }
 
 /// One continuation.
+#[derive(Default)]
 pub(crate) struct Sequence {
     /// The prompt, and what was generated.
     pub(crate) tokens: Vec<u32>,
@@ -40,13 +42,49 @@ pub(crate) struct Sequence {
     pub(crate) prompt: usize,
     /// Most tokens, prompt included.
     pub(crate) max_len: usize,
-    /// The names of the prompt's full blocks, until the planner has them.
+    /// The names of the prompt's full blocks, for the planner.
     pub(crate) names: Vec<BlockHash>,
     /// Names the blocks after those; `None`: they are not shared.
     pub(crate) chain: Option<Chain>,
     pub(crate) sampler: Sampler,
     pub(crate) last_token: Option<Instant>,
     pub(crate) is_done: bool,
+}
+
+/// Tokens that a sequence keeps room for when it goes back to its pool.
+const KEPT: usize = 32 << 10;
+
+impl Reset for Sequence {
+    fn reset(&mut self) {
+        self.tokens.clear();
+        self.tokens.shrink_to(KEPT);
+        self.names.clear();
+        self.names.shrink_to(KEPT / BLOCK_TOKENS);
+        self.sampler.restart(Params::default());
+        (self.prompt, self.max_len, self.is_done) = Default::default();
+        (self.chain, self.last_token) = (None, None);
+    }
+
+    fn poison(&mut self) {
+        // Where there is room: a lane allocates nothing, in debug builds either.
+        if self.tokens.len() < self.tokens.capacity() {
+            self.tokens.push(u32::MAX);
+        }
+        if self.names.len() < self.names.capacity() {
+            self.names.push(BlockHash(u128::MAX));
+        }
+        (self.prompt, self.max_len, self.is_done) = (usize::MAX, usize::MAX, true);
+        self.last_token = Some(Instant::now());
+    }
+
+    fn is_clean(&self) -> bool {
+        let is_empty = self.tokens.is_empty() && self.names.is_empty() && self.chain.is_none();
+        is_empty && (self.prompt, self.max_len, self.is_done) == (0, 0, false) && self.last_token.is_none()
+    }
+
+    fn shrink(&mut self) {
+        *self = Self::default();
+    }
 }
 
 impl Request {
@@ -57,7 +95,12 @@ impl Request {
 
     /// Whether a paused request can go on.
     pub(crate) fn has_room(&self) -> bool {
-        self.out.free() >= self.control.resume_room()
+        self.out.free() >= self.control().resume_room()
+    }
+
+    /// What its reader says.
+    pub(crate) fn control(&self) -> &Control {
+        self.out.control()
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -70,11 +113,9 @@ impl Request {
         running.map(|(i, _)| SeqId(self.first.0 + i as u64))
     }
 
-    /// Puts an item into the ring without waking the reader. The request pauses before the ring fills, so there is
-    /// room; should there be none, the reader is told by the ring's end.
+    /// Puts an item into the ring without waking the reader.
     pub(crate) fn push(&mut self, item: Item) {
-        let pushed = self.out.try_push_quietly(item);
-        debug_assert!(pushed.is_ok(), "the token ring is full");
+        self.out.push(item);
     }
 }
 
@@ -128,12 +169,14 @@ pub(crate) enum Item {
 
 /// What the reader of a request says to its lane.
 pub(crate) struct Control {
-    /// Per continuation: [`WANTED`], [`ENOUGH`] or [`GONE`]. Only ever grows.
+    /// Per continuation: [`WANTED`], [`ENOUGH`] or [`GONE`]. Only ever grows while a request has it.
     wishes: Box<[AtomicU8]>,
+    /// Continuations of the request that has it.
+    sequences: AtomicUsize,
     /// The lane waits for room in the ring.
     paused: AtomicBool,
     /// As much of it.
-    resume_room: usize,
+    resume_room: AtomicUsize,
     /// What the lane says of the prompt: so many of its tokens need not be computed.
     cached_tokens: AtomicU32,
     bell: Arc<Bell>,
@@ -147,12 +190,48 @@ const ENOUGH: u8 = 1;
 const GONE: u8 = 2;
 
 impl Control {
-    /// For `sequences` continuations and a ring of `capacity` items, of which a step may need `items_per_step`.
-    pub(crate) fn new(sequences: usize, (items_per_step, capacity): (usize, usize), bell: Arc<Bell>) -> Self {
-        let wishes = (0..sequences).map(|_| AtomicU8::new(WANTED)).collect();
-        let resume_room = items_per_step.max(capacity / 2);
-        let (paused, cached_tokens) = Default::default();
-        Self { wishes, paused, resume_room, cached_tokens, bell }
+    /// For requests of up to so many continuations.
+    pub(crate) fn new(most: usize, bell: Arc<Bell>) -> Self {
+        let wishes = (0..most).map(|_| AtomicU8::new(WANTED)).collect();
+        let (sequences, paused, resume_room, cached_tokens) = Default::default();
+        Self { wishes, sequences, paused, resume_room, cached_tokens, bell }
+    }
+
+    /// A request has it from now on, with a ring of `capacity` items.
+    pub(crate) fn begin(&self, needs: Needs, capacity: usize) {
+        self.sequences.store(needs.sequences, SeqCst);
+        self.resume_room.store(needs.items_per_step.max(capacity / 2), SeqCst);
+    }
+
+    /// No request has it any more.
+    pub(crate) fn reset(&self) {
+        self.wishes.iter().for_each(|wish| wish.store(WANTED, SeqCst));
+        self.paused.store(false, SeqCst);
+        self.cached_tokens.store(0, SeqCst);
+        self.sequences.store(0, SeqCst);
+        self.resume_room.store(0, SeqCst);
+    }
+
+    pub(crate) fn poison(&self) {
+        self.wishes.iter().for_each(|wish| wish.store(GONE, SeqCst));
+        self.paused.store(true, SeqCst);
+        self.cached_tokens.store(u32::MAX, SeqCst);
+        self.sequences.store(usize::MAX, SeqCst);
+        self.resume_room.store(usize::MAX, SeqCst);
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        let is_wanted = self.wishes.iter().all(|wish| wish.load(SeqCst) == WANTED);
+        is_wanted
+            && !self.paused.load(SeqCst)
+            && self.cached_tokens.load(SeqCst) == 0
+            && self.sequences.load(SeqCst) == 0
+            && self.resume_room.load(SeqCst) == 0
+    }
+
+    /// Those of the request that has it.
+    fn wishes(&self) -> &[AtomicU8] {
+        &self.wishes[..self.sequences.load(SeqCst).min(self.wishes.len())]
     }
 
     /// The reader has enough of continuation `choice`: a stop string was met.
@@ -163,7 +242,7 @@ impl Control {
 
     /// The reader is gone.
     pub(crate) fn cancel(&self) {
-        self.wishes.iter().for_each(|wish| wish.store(GONE, SeqCst));
+        self.wishes().iter().for_each(|wish| wish.store(GONE, SeqCst));
         self.bell.ring();
     }
 
@@ -174,12 +253,12 @@ impl Control {
 
     /// Whether the reader left before it had what it wanted.
     pub(crate) fn is_gone(&self) -> bool {
-        self.wishes.iter().any(|wish| wish.load(SeqCst) == GONE)
+        self.wishes().iter().any(|wish| wish.load(SeqCst) == GONE)
     }
 
     /// Room in the ring at which a paused request goes on.
-    pub(crate) const fn resume_room(&self) -> usize {
-        self.resume_room
+    pub(crate) fn resume_room(&self) -> usize {
+        self.resume_room.load(SeqCst)
     }
 
     /// The lane says how many tokens of the prompt need not be computed.
@@ -202,7 +281,7 @@ impl Control {
     /// The reader took something out, and now there are `room` places free in the ring.
     pub(crate) fn made_room(&self, room: usize) {
         fence(SeqCst);
-        if room >= self.resume_room && self.paused.load(SeqCst) {
+        if room >= self.resume_room() && self.paused.load(SeqCst) {
             self.bell.ring();
         }
     }

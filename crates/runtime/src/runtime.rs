@@ -3,6 +3,7 @@
 use crate::config::LaneConfig;
 use crate::generate::{STAGERS, Served, draining};
 use crate::lane::{Lane, LaneParts, Phase, Shared};
+use crate::pools::{Pools, Sizes};
 use crate::text::Text;
 use crate::turnstile::Turnstile;
 use plimsoll_api::error::{Error, Reason};
@@ -114,7 +115,14 @@ impl Runtime {
         };
         let text = Arc::new(Text { tokenizer: parts.tokenizer, template: parts.template });
         let stagers = Arc::new(Semaphore::new(STAGERS));
-        Ok(Served { card, text, lane, config: parts.config, key: self.key, stagers })
+        let pools = Arc::new(Pools::new(pool_sizes(&lane, &parts.config), &text, &lane.shared.bell));
+        let (theirs, metrics) = (Arc::downgrade(&pools), lane.shared.metrics.clone());
+        self.metrics.before_render(move || {
+            if let Some(pools) = theirs.upgrade() {
+                pools.report(&metrics);
+            }
+        });
+        Ok(Served { card, text, lane, pools, config: parts.config, key: self.key, stagers })
     }
 
     /// All models are there: new work is taken.
@@ -141,6 +149,13 @@ impl Runtime {
     /// Whether memory is so short that nobody may be let in.
     pub(crate) fn set_short_of_memory(&self, is_short: bool) {
         self.each_lane(|shared| shared.gate.set_short_of_memory(is_short));
+    }
+
+    /// Whether the idle objects of pools give back what they hold, or may have it again.
+    pub(crate) fn set_pools_small(&self, are_small: bool) {
+        let models = self.models.read().unwrap_or_else(PoisonError::into_inner);
+        let set = |pools: &Pools| if are_small { pools.shrink() } else { pools.prewarm() };
+        models.iter().for_each(|model| set(&model.pools));
     }
 
     /// Whether nobody is being served.
@@ -196,6 +211,13 @@ impl Runtime {
         let message = format!("there is no model `{name}`; being served: {}", names.join(", "));
         Error { param: Some("model".into()), ..Error::new(Reason::ModelNotFound, message) }
     }
+}
+
+/// As many as the gate lets in; the ring's items as the ring rounds them.
+fn pool_sizes(lane: &Lane, config: &LaneConfig) -> Sizes {
+    let running = lane.limits.max_seqs;
+    let waiting = lane.shared.gate.bounds().sequences as usize - running;
+    Sizes { running, waiting, unread: config.unread, ring: config.token_ring }
 }
 
 impl Service for Runtime {

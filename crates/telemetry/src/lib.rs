@@ -10,7 +10,9 @@
 pub mod logs;
 mod metrics;
 mod model;
+mod pools;
 mod process;
 
 pub use metrics::{CONTENT_TYPE, Metrics};
 pub use model::{KvBlocks, ModelMetrics, Parked, Step};
+pub use pools::PoolGauge;

@@ -1,6 +1,7 @@
 //! The registry of the process.
 
 use crate::model::ModelMetrics;
+use crate::pools::{PoolGauge, Pools};
 use crate::process;
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ pub struct Metrics {
     build_info: IntGaugeVec,
     resident: IntGauge,
     memory: Memory,
+    pools: Pools,
     models: Mutex<BTreeMap<String, Arc<ModelMetrics>>>,
     polls: Mutex<Vec<Poll>>,
 }
@@ -35,8 +37,13 @@ impl Metrics {
             Opts::new("process_resident_memory_bytes", "Resident memory of the process, in bytes.");
         let resident = register(&registry, IntGauge::with_opts(resident));
         let memory = Memory::new(&registry);
+        // The same names as a model's, so the same labels.
+        let gauges = |name: &str, help: &str| {
+            register(&registry, IntGaugeVec::new(Opts::new(name, help).const_label("model", ""), &["pool"]))
+        };
+        let pools = Pools::new(gauges);
         let (models, polls) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { registry, requests, build_info, resident, memory, models, polls })
+        Arc::new(Self { registry, requests, build_info, resident, memory, pools, models, polls })
     }
 
     /// The handles of the model `name`: the same ones for the same name.
@@ -69,6 +76,12 @@ impl Metrics {
         self.memory.level.set(level);
         self.memory.used.set(bytes(used));
         self.memory.limit.set(bytes(limit));
+    }
+
+    /// Asks `counts` before every rendering what is out of a pool that is no model's.
+    pub fn watch_pool(&self, counts: impl Fn() -> PoolGauge + Send + Sync + 'static) {
+        let pools = self.pools.clone();
+        self.before_render(move || pools.set(counts()));
     }
 
     /// Calls `poll` before every rendering, for gauges that are cheaper to read than to keep up to date.

@@ -1,6 +1,7 @@
 //! What one model records.
 
 use crate::metrics::register;
+use crate::pools::{PoolGauge, Pools};
 use plimsoll_api::error::Reason;
 use prometheus::{
     GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -76,7 +77,7 @@ pub struct ModelMetrics {
     park_file: IntGauge,
     park_saved: IntCounter,
     park_loaded: IntCounter,
-    pools: IntGaugeVec,
+    pools: Pools,
     ttft: Histogram,
     itl: Histogram,
     e2e: Histogram,
@@ -118,7 +119,7 @@ impl ModelMetrics {
             park_file: parked.with_label_values(&["file"]),
             park_saved: moved.with_label_values(&["out"]),
             park_loaded: moved.with_label_values(&["in"]),
-            pools: new.gauges("plimsoll_pool_outstanding", "Objects out of their pool.", "pool"),
+            pools: Pools::new(|name, help| new.gauges(name, help, "pool")),
             ttft: new.histogram("plimsoll_ttft_seconds", "From arrival to the first token.", WAITS),
             itl: new.histogram("plimsoll_itl_seconds", "Between two tokens of a sequence.", STEPS),
             e2e: new.histogram("plimsoll_e2e_seconds", "From arrival to the last token.", WAITS),
@@ -241,9 +242,9 @@ impl ModelMetrics {
         self.park_file.set(gauge(parked.file));
     }
 
-    /// How many objects of a pool are out. Looks the pool up under a read lock: once per step at most.
-    pub fn set_pool_outstanding(&self, pool: &'static str, objects: usize) {
-        self.pools.with_label_values(&[pool]).set(gauge(objects));
+    /// What is out of a pool. Looks the pool up under a read lock: for a scrape.
+    pub fn pool(&self, pool: PoolGauge) {
+        self.pools.set(pool);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The text that an operator's Prometheus reads.
 
 use plimsoll_api::error::Reason;
-use plimsoll_telemetry::{KvBlocks, Metrics, Step};
+use plimsoll_telemetry::{KvBlocks, Metrics, PoolGauge, Step};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +28,9 @@ fn filled() -> Arc<Metrics> {
     model.set_queue_cursor(7);
     model.set_running(4);
     model.set_kv_blocks(KvBlocks { used: 10, shared: 2, cached: 5, free: 1 });
-    model.set_pool_outstanding("requests", 6);
+    let pool = PoolGauge { pool: "requests", outstanding: 6, high_water: 9, misses: 1 };
+    model.pool(pool);
+    metrics.watch_pool(move || PoolGauge { pool: "frames", ..pool });
     metrics.model("other").set_running(1);
     metrics
 }
@@ -66,6 +68,9 @@ fn every_name_is_there_with_its_labels() {
         r#"plimsoll_kv_blocks{model="tiny",state="cached"} 5"#,
         r#"plimsoll_kv_blocks{model="tiny",state="free"} 1"#,
         r#"plimsoll_pool_outstanding{model="tiny",pool="requests"} 6"#,
+        r#"plimsoll_pool_outstanding{model="",pool="frames"} 6"#,
+        r#"plimsoll_pool_high_water{model="tiny",pool="requests"} 9"#,
+        r#"plimsoll_pool_misses{model="tiny",pool="requests"} 1"#,
         r#"plimsoll_build_info{version="0.1.0"} 1"#,
     ] {
         check(&text, line);

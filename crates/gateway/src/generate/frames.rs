@@ -3,7 +3,9 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use plimsoll_api::error::Error;
 use plimsoll_api::openai::response::{Answer, ErrorBody, UsageBody};
+use plimsoll_pool::{Pool, Pooled, Reset};
 use serde::Serialize;
+use std::ops::{Deref, DerefMut};
 
 /// Bytes of a buffer of frames. A frame is 300 or so; whatever is sent by the time the buffer is full makes room in it.
 const FRAMES: usize = 4 << 10;
@@ -30,19 +32,86 @@ impl Head {
     }
 }
 
+/// The memory frames are written into. What is sent of it stays part of it: once sent, there is room for more.
+pub struct FrameBuffer(BytesMut);
+
+impl Default for FrameBuffer {
+    /// Without memory yet: most of a pool's buffers are for the day when all connections stream.
+    fn default() -> Self {
+        Self(BytesMut::new())
+    }
+}
+
+impl Reset for FrameBuffer {
+    fn reset(&mut self) {
+        self.0.clear();
+        if self.0.capacity() > FRAMES {
+            self.0 = BytesMut::new();
+        }
+    }
+
+    fn poison(&mut self) {
+        self.0.extend_from_slice(b"poison");
+    }
+
+    fn is_clean(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn shrink(&mut self) {
+        self.0 = BytesMut::new();
+    }
+}
+
+/// A buffer of the pool; or of a stream's own, when the pool has none.
+pub enum Buffer {
+    Pooled(Pooled<FrameBuffer>),
+    Own(FrameBuffer),
+}
+
+impl Buffer {
+    /// A buffer with room for [`FRAMES`] bytes.
+    pub fn of(pool: &Pool<FrameBuffer>) -> Self {
+        let mut buffer = pool.try_take().map_or_else(|| Self::Own(FrameBuffer::default()), Self::Pooled);
+        // Takes its old memory again, if all that was sent of it is gone.
+        buffer.reserve(FRAMES);
+        buffer
+    }
+}
+
+impl Deref for Buffer {
+    type Target = BytesMut;
+
+    fn deref(&self) -> &BytesMut {
+        match self {
+            Self::Pooled(buffer) => &buffer.0,
+            Self::Own(buffer) => &buffer.0,
+        }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut BytesMut {
+        match self {
+            Self::Pooled(buffer) => &mut buffer.0,
+            Self::Own(buffer) => &mut buffer.0,
+        }
+    }
+}
+
 /// Frames that have not been sent.
 pub struct Frames {
     head: Head,
     object: &'static str,
     /// What chunks say of the usage: nothing, or `null` until the last.
     usage: Option<Option<UsageBody>>,
-    buffer: BytesMut,
+    buffer: Buffer,
 }
 
 impl Frames {
     /// Chunks are called `object`; with `include_usage` each has a field `usage`.
-    pub fn new(head: Head, object: &'static str, include_usage: bool) -> Self {
-        Self { head, object, usage: include_usage.then_some(None), buffer: BytesMut::with_capacity(FRAMES) }
+    pub fn new(head: Head, object: &'static str, include_usage: bool, buffer: Buffer) -> Self {
+        Self { head, object, usage: include_usage.then_some(None), buffer }
     }
 
     /// A chunk with one choice.

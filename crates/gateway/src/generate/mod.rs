@@ -22,6 +22,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use dialect::{Chat, Dialect, Text};
+pub use frames::FrameBuffer;
 use frames::Head;
 use happenings::Happenings;
 use plimsoll_api::error::{Error, Reason};

@@ -1,7 +1,7 @@
 //! Answers as server-sent events.
 
 use super::dialect::Dialect;
-use super::frames::Frames;
+use super::frames::{Buffer, Frames};
 use super::happenings::{Happening, Happenings};
 use super::{Reply, cut_short};
 use crate::app::App;
@@ -36,7 +36,7 @@ pub fn response<D: Dialect>(
     let stream = Sse {
         happenings: Some(happenings),
         dialect,
-        frames: Frames::new(head, D::CHUNK, include_usage),
+        frames: Frames::new(head, D::CHUNK, include_usage, Buffer::of(&app.frames)),
         quiet: app.config.keep_alive.map(Quiet::new),
         closing: Box::pin(app.closing.clone().cancelled_owned()),
         exchange,

@@ -70,29 +70,45 @@ impl Default for Params {
 pub struct Sampler {
     params: Params,
     draws: Draws,
-    penalties: Option<Penalties>,
+    penalties: Penalties,
+    is_penalized: bool,
+}
+
+impl Default for Sampler {
+    fn default() -> Self {
+        Self::new(Params::default())
+    }
 }
 
 impl Sampler {
     /// A sampler that has seen nothing yet.
     pub fn new(params: Params) -> Self {
-        let penalized = params.repetition_penalty != 1.0
+        let is_penalized = params.repetition_penalty != 1.0
             || params.presence_penalty != 0.0
             || params.frequency_penalty != 0.0;
-        Self { draws: Draws::new(params.seed), penalties: penalized.then(Penalties::default), params }
+        let (draws, penalties) = (Draws::new(params.seed), Penalties::default());
+        Self { draws, penalties, is_penalized, params }
+    }
+
+    /// Begins another output, as a new sampler would, in the memory of the last one.
+    pub fn restart(&mut self, params: Params) {
+        let mut new = Self::new(params);
+        std::mem::swap(&mut new.penalties, &mut self.penalties);
+        new.penalties.clear();
+        *self = new;
     }
 
     /// Tells the tokens of the prompt, for the repetition penalty.
     pub fn observe_prompt(&mut self, tokens: &[u32]) {
-        if let Some(penalties) = &mut self.penalties {
-            penalties.observe_prompt(tokens);
+        if self.is_penalized {
+            self.penalties.observe_prompt(tokens);
         }
     }
 
     /// Makes room for `tokens` of output out of `vocab`, so that sampling will not allocate.
     pub fn reserve(&mut self, vocab: usize, tokens: usize) {
-        if let Some(penalties) = &mut self.penalties {
-            penalties.reserve(tokens.min(vocab));
+        if self.is_penalized {
+            self.penalties.reserve(tokens.min(vocab));
         }
     }
 
@@ -105,8 +121,8 @@ impl Sampler {
                 *logit += bias;
             }
         }
-        if let Some(penalties) = &self.penalties {
-            penalties.apply(&self.params, logits);
+        if self.is_penalized {
+            self.penalties.apply(&self.params, logits);
         }
         // Drawn even when greedy, so that the n-th draw belongs to the n-th token.
         let draw = self.draws.next_unit();
@@ -116,8 +132,8 @@ impl Sampler {
         } else {
             best
         };
-        if let Some(penalties) = &mut self.penalties {
-            penalties.observe_output(token);
+        if self.is_penalized {
+            self.penalties.observe_output(token);
         }
         token
     }

@@ -11,6 +11,10 @@ pub(super) struct Penalties {
 }
 
 impl Penalties {
+    pub(super) fn clear(&mut self) {
+        self.counts.clear();
+    }
+
     pub(super) fn reserve(&mut self, tokens: usize) {
         self.counts.reserve(tokens);
     }

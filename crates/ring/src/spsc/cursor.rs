@@ -79,6 +79,11 @@ impl Cursors {
         self.wake();
     }
 
+    /// Both sides are in one hand.
+    pub(crate) fn producer_returns(&self) {
+        self.producer_gone.store(false, Release);
+    }
+
     pub(crate) fn consumer_leaves(&self) {
         self.consumer_gone.store(true, Release);
     }

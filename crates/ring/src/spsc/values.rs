@@ -136,6 +136,24 @@ impl<T> Producer<T> {
         self.shared.cursors.capacity()
     }
 
+    /// Says that nothing more will come, as dropping does: the consumer reads what is there and then the end. Until
+    /// [`Producer::reopen`] nothing may be pushed.
+    pub fn close(&self) {
+        self.shared.cursors.producer_leaves();
+    }
+
+    /// Makes the ring as good as new for whoever holds both its ends: drops what was not read, forgets the waker and
+    /// that the producer was closed.
+    ///
+    /// # Panics
+    /// When `consumer` is the end of another ring.
+    pub fn reopen(&mut self, consumer: &mut Consumer<T>) {
+        assert!(Arc::ptr_eq(&self.shared, &consumer.shared), "two ends of different rings");
+        while consumer.try_pop().is_some() {}
+        self.shared.cursors.register(Waker::noop());
+        self.shared.cursors.producer_returns();
+    }
+
     /// Whether the consumer was dropped: nobody will read what is pushed.
     pub fn is_abandoned(&self) -> bool {
         self.shared.cursors.is_consumer_gone()

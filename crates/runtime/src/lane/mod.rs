@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     pub(crate) spare: Spare,
     /// When the lane's clock began.
     pub(crate) begun: Instant,
-    mailbox: Ring<Box<Request>>,
+    mailbox: Ring<Request>,
     phase: AtomicU8,
 }
 
@@ -157,7 +157,7 @@ impl Lane {
     }
 
     /// Hands a request over that was let in.
-    pub(crate) fn submit(&self, request: Box<Request>) {
+    pub(crate) fn submit(&self, request: Request) {
         let pushed = self.shared.mailbox.try_push(request);
         debug_assert!(pushed.is_ok(), "the gate let in more than the mailbox holds");
         self.shared.bell.wake();

@@ -7,8 +7,7 @@ use plimsoll_sched::{Arrival, Event, Planner, SeqId, Start};
 /// The requests of a lane, in the order of arrival; and what happened to them, for the planner.
 #[derive(Default)]
 pub(super) struct Roster {
-    #[expect(clippy::vec_box, reason = "they come boxed through the mailbox, and moving pointers is cheap")]
-    requests: Vec<Box<Request>>,
+    requests: Vec<Request>,
     next: u64,
     pub(super) events: Vec<Event>,
 }
@@ -25,7 +24,7 @@ impl Roster {
         self.requests.is_empty()
     }
 
-    pub(super) fn requests(&self) -> &[Box<Request>] {
+    pub(super) fn requests(&self) -> &[Request] {
         &self.requests
     }
 
@@ -42,7 +41,7 @@ impl Roster {
     }
 
     /// Takes a request in and numbers its sequences. Their names go to lists of the planner's.
-    pub(super) fn arrive(&mut self, mut request: Box<Request>, planner: &mut Planner) {
+    pub(super) fn arrive(&mut self, mut request: Request, planner: &mut Planner) {
         request.first = SeqId(self.next);
         self.next += request.sequences.len() as u64;
         let all_logits = request.scores.of_prompt;
@@ -72,7 +71,7 @@ impl Roster {
         let request = &mut self.requests[i];
         let tokens = start.shared.min(request.sequences[choice].prompt);
         if choice == 0 && !request.has_started {
-            request.control.set_cached_tokens(tokens);
+            request.control().set_cached_tokens(tokens);
         }
         tokens
     }
@@ -81,18 +80,19 @@ impl Roster {
     /// its reader has enough.
     pub(super) fn look(&mut self, satisfied: impl Fn(&Request)) {
         for request in &mut self.requests {
+            let control = request.out.control();
             for (i, sequence) in request.sequences.iter_mut().enumerate() {
-                if !sequence.is_done && request.control.is_over(i) {
+                if !sequence.is_done && control.is_over(i) {
                     sequence.is_done = true;
                     self.events.push(Event::Cancelled(SeqId(request.first.0 + i as u64)));
                 }
             }
-            if request.is_done() && !request.control.is_gone() {
+            if request.is_done() && !request.control().is_gone() {
                 satisfied(request);
             }
             if request.is_paused && request.has_room() {
                 request.is_paused = false;
-                request.control.set_paused(false);
+                request.control().set_paused(false);
                 self.events.extend(request.running().map(Event::Resumed));
             }
         }
@@ -116,9 +116,9 @@ impl Roster {
         if request.is_paused || request.out.free() >= request.items_per_step() {
             return;
         }
-        request.control.set_paused(true);
+        request.control().set_paused(true);
         if request.has_room() {
-            request.control.set_paused(false);
+            request.control().set_paused(false);
             return;
         }
         request.is_paused = true;

@@ -1,0 +1,163 @@
+//! What requests of one model are made of: objects that are there before a request needs them, and go back when it is over.
+//!
+//! - sequences: a continuation's tokens, names of blocks and sampler. [`Sequences`]: those of a request.
+//! - links: the token ring between lane and reader, and what the reader says to the lane. See [`crate::link`].
+//! - readings: what a reader holds. Choices: the detokenizer and the stop strings of one of its continuations.
+//!
+//! Each pool is as large as the sum of its users. A request that wants more than any user may have (more continuations, or
+//! log-probabilities for more tokens than a ring holds), or comes while too many finished answers are being read, gets an
+//! object of its own, which the pool counts as a miss.
+
+use crate::events::{Choice, Reading};
+use crate::lane::Bell;
+use crate::link::Link;
+use crate::request::Sequence;
+use plimsoll_pool::{Pool, Pooled, Reset, Users};
+use plimsoll_telemetry::{ModelMetrics, PoolGauge};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// The most objects a pool can have.
+const MOST: usize = u16::MAX as usize;
+
+/// How many objects the pools hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    /// Sequences in the batch.
+    pub(crate) running: usize,
+    /// Sequences that wait for it.
+    pub(crate) waiting: usize,
+    /// Answers that are complete and not read to their ends.
+    pub(crate) unread: usize,
+    /// Items of a token ring.
+    pub(crate) ring: usize,
+}
+
+/// The pools of one model.
+pub(crate) struct Pools {
+    pub(crate) sequences: Pool<Sequence>,
+    pub(crate) lists: Pool<Sequences>,
+    pub(crate) links: Pool<Link>,
+    pub(crate) readings: Pool<Reading>,
+    pub(crate) choices: Pool<Choice>,
+}
+
+impl Pools {
+    pub(crate) fn new(sizes: Sizes, text: &crate::text::Text, bell: &Arc<Bell>) -> Self {
+        let Sizes { running, waiting, unread, ring } = sizes;
+        let in_lane = |pool| Users::of(pool).user("running", running).user("waiting", waiting);
+        let with_reader = |pool| in_lane(pool).user("unread", unread);
+        Self {
+            sequences: pool(&in_lane("sequences"), Sequence::default),
+            lists: pool(&in_lane("lists"), Sequences::default),
+            links: pool(&with_reader("links"), || Link::new(ring, bell.clone())),
+            readings: pool(&with_reader("readings"), Reading::default),
+            choices: pool(&with_reader("choices"), || Choice::new(text)),
+        }
+    }
+
+    /// Sets the gauges of the pools. For a scrape.
+    pub(crate) fn report(&self, metrics: &ModelMetrics) {
+        report(&self.sequences, "sequences", metrics);
+        report(&self.lists, "lists", metrics);
+        report(&self.links, "links", metrics);
+        report(&self.readings, "readings", metrics);
+        report(&self.choices, "choices", metrics);
+    }
+
+    /// Memory is short: what is idle gives back what it holds.
+    pub(crate) fn shrink(&self) {
+        self.sequences.shrink();
+        self.lists.shrink();
+        self.links.shrink();
+        self.readings.shrink();
+        self.choices.shrink();
+    }
+
+    /// Memory suffices again.
+    pub(crate) fn prewarm(&self) {
+        self.sequences.prewarm(MOST);
+        self.lists.prewarm(MOST);
+        self.links.prewarm(MOST);
+        self.readings.prewarm(MOST);
+        self.choices.prewarm(MOST);
+    }
+}
+
+/// A pool as large as its users need, or as can be.
+fn pool<T: Reset>(users: &Users, make: impl FnMut() -> T) -> Pool<T> {
+    match users.sum() {
+        sum if sum <= MOST => Pool::sized(users, make),
+        _ => Pool::new(MOST, make),
+    }
+}
+
+fn report<T: Reset>(pool: &Pool<T>, name: &'static str, metrics: &ModelMetrics) {
+    let counts = pool.counts();
+    let (outstanding, high_water, misses) = (counts.outstanding, counts.high_water, counts.misses);
+    metrics.pool(PoolGauge { pool: name, outstanding, high_water, misses });
+}
+
+/// An object of a pool, or one made because the pool had none.
+pub(crate) enum Lent<T: Reset> {
+    Pooled(Pooled<T>),
+    Own(Box<T>),
+}
+
+impl<T: Reset> Lent<T> {
+    pub(crate) fn of(pool: &Pool<T>, make: impl FnOnce() -> T) -> Self {
+        pool.try_take().map_or_else(|| Self::Own(Box::new(make())), Self::Pooled)
+    }
+}
+
+impl<T: Reset> Deref for Lent<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Self::Pooled(object) => object,
+            Self::Own(object) => object,
+        }
+    }
+}
+
+impl<T: Reset> DerefMut for Lent<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        match self {
+            Self::Pooled(object) => object,
+            Self::Own(object) => object,
+        }
+    }
+}
+
+/// The continuations of a request.
+#[derive(Default)]
+pub(crate) struct Sequences(Vec<Lent<Sequence>>);
+
+impl Deref for Sequences {
+    type Target = Vec<Lent<Sequence>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Sequences {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl Reset for Sequences {
+    fn reset(&mut self) {
+        self.0.clear();
+    }
+
+    fn is_clean(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn shrink(&mut self) {
+        self.0 = Vec::new();
+    }
+}
