@@ -71,7 +71,7 @@ def commands(args, binaries, port):
     peer_file = requantized(binaries, args.model)
     return {
         "plimsoll": [args.plimsoll, "serve", f"bench={args.model}", "--http", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0",
-                     "--threads", args.threads, *args.plimsoll_flags.split()],
+                     "--threads", args.threads, "--slo", f"bench:{args.slo}", *args.plimsoll_flags.split()],
         "llama-server": [binaries / "llama-server", "-m", peer_file, "-t", args.threads, "-np", "16", "-c", 16 * 1024,
                          "--host", "127.0.0.1", "--port", port, *args.peer_flags.split()],
     }
@@ -90,7 +90,7 @@ def cells(run):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=pathlib.Path)
-    parser.add_argument("--slo", default="ttft=500ms,itl=60ms,quantile=0.99")
+    parser.add_argument("--slo", default="ttft=500ms,itl=60ms,quantile=0.99", help="what is measured, and what Plimsoll is told to keep")
     parser.add_argument("--requests", type=int, default=1000, help="that each rate's figures, and C, rest on")
     parser.add_argument("--prompt-tokens", default="100")
     parser.add_argument("--output-tokens", default="48")
@@ -98,7 +98,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--servers", default="llama-server,plimsoll", help="in this order")
-    parser.add_argument("--plimsoll-flags", default="", help="more flags of `plimsoll serve`, such as its own --slo")
+    parser.add_argument("--plimsoll-flags", default="", help="more flags of `plimsoll serve`, which is given the promise already")
     parser.add_argument("--peer-flags", default="", help="more flags of llama-server")
     parser.add_argument("--peer", type=pathlib.Path, help="folder with llama.cpp's binaries")
     parser.add_argument("--plimsoll", type=pathlib.Path, default=ROOT / "target" / "release" / "plimsoll")
