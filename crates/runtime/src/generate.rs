@@ -29,10 +29,15 @@ pub(crate) struct Served {
     pub(crate) key: HashKey,
     /// Who may work on text off the async threads.
     pub(crate) stagers: Arc<Semaphore>,
+    /// Who may do so for a caller that only wants the tokens: apart, since cutting 8 MB would keep prompts waiting for ten
+    /// seconds.
+    pub(crate) cutters: Arc<Semaphore>,
 }
 
 /// Blocking threads that work on one model's text at a time.
 pub(crate) const STAGERS: usize = 2;
+/// Of these that want only the tokens, or only the text.
+pub(crate) const CUTTERS: usize = 1;
 
 impl Served {
     /// Lets a request in, or refuses it.
@@ -156,22 +161,7 @@ impl Served {
             return self.text.prompt(&request.prompt, most);
         }
         let (text, request) = (self.text.clone(), request.clone());
-        self.off_thread(move || text.prompt(&request.prompt, most)).await
-    }
-
-    /// Does `work` on a blocking thread, at most [`STAGERS`] at a time: they share the cores with the lane.
-    pub(crate) async fn off_thread<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        let permit = self.stagers.clone().acquire_owned().await;
-        // The thread gives the permit back, not the caller: one whose client left still computes.
-        let staged = move || {
-            let _permit = permit;
-            work()
-        };
-        let result = tokio::task::spawn_blocking(staged).await;
-        result.unwrap_or_else(|_| Err(Error::new(Reason::Internal, "the text could not be worked on")))
+        off_thread(&self.stagers, move || text.prompt(&request.prompt, most)).await
     }
 
     fn submit(
@@ -284,4 +274,19 @@ fn params(request: &GenerateRequest, seed: u64, choice: u32) -> Params {
         logit_bias: s.logit_bias.clone(),
         seed: seed_of(seed, choice),
     }
+}
+
+/// Does `work` on a blocking thread, as many at a time as `places` allows: they share the cores with the lane.
+pub(crate) async fn off_thread<T: Send + 'static>(
+    places: &Arc<Semaphore>,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let permit = places.clone().acquire_owned().await;
+    // The thread gives the permit back, not the caller: one whose client left still computes.
+    let staged = move || {
+        let _permit = permit;
+        work()
+    };
+    let result = tokio::task::spawn_blocking(staged).await;
+    result.unwrap_or_else(|_| Err(Error::new(Reason::Internal, "the text could not be worked on")))
 }

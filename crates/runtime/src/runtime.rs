@@ -1,7 +1,7 @@
 //! The models of a process, behind the service trait.
 
 use crate::config::LaneConfig;
-use crate::generate::{STAGERS, Served, draining};
+use crate::generate::{CUTTERS, STAGERS, Served, draining, off_thread};
 use crate::lane::{Lane, LaneParts, Phase, Shared};
 use crate::pools::{Pools, Sizes};
 use crate::text::Text;
@@ -114,7 +114,7 @@ impl Runtime {
             chat: parts.template.is_some(),
         };
         let text = Arc::new(Text { tokenizer: parts.tokenizer, template: parts.template });
-        let stagers = Arc::new(Semaphore::new(STAGERS));
+        let [stagers, cutters] = [STAGERS, CUTTERS].map(|places| Arc::new(Semaphore::new(places)));
         let pools = Arc::new(Pools::new(pool_sizes(&lane, &parts.config), &text, &lane.shared.bell));
         let (theirs, metrics) = (Arc::downgrade(&pools), lane.shared.metrics.clone());
         self.metrics.before_render(move || {
@@ -122,7 +122,7 @@ impl Runtime {
                 pools.report(&metrics);
             }
         });
-        Ok(Served { card, text, lane, pools, config: parts.config, key: self.key, stagers })
+        Ok(Served { card, text, lane, pools, config: parts.config, key: self.key, stagers, cutters })
     }
 
     /// All models are there: new work is taken.
@@ -240,7 +240,10 @@ impl Service for Runtime {
             let text = model.text.clone();
             let how =
                 Encode { add_special: request.add_special_tokens, parse_special: request.parse_special };
-            model.off_thread(move || text.encode(&request.text, how)).await
+            if request.text.len() <= model.config.inline_bytes {
+                return text.encode(&request.text, how);
+            }
+            off_thread(&model.cutters, move || text.encode(&request.text, how)).await
         })
     }
 
@@ -248,7 +251,10 @@ impl Service for Runtime {
         Box::pin(async move {
             let model = self.model(&model)?;
             let text = model.text.clone();
-            model.off_thread(move || text.decode(&tokens)).await
+            if size_of_val(&*tokens) <= model.config.inline_bytes {
+                return text.decode(&tokens);
+            }
+            off_thread(&model.cutters, move || text.decode(&tokens)).await
         })
     }
 
