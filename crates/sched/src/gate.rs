@@ -19,7 +19,7 @@
 use crate::predict::{Forecast, Newcomer, forecast, idle};
 use crate::promise::{Class, Expected, Terms};
 use crate::snapshot::Snapshot;
-use crate::sync::{Arc, AtomicBool, AtomicU64};
+use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64};
 use crate::tenants::Tenants;
 use crate::view::View;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -34,12 +34,13 @@ const MEMORY_WAIT: Duration = Duration::from_secs(5);
 
 /// Seconds of a deadline that go to what is not predicted: tokenizing, sampling, the way out.
 const WAY_OUT: f64 = 0.005;
-/// Predictions are raised in proportion to themselves and so many seconds.
-pub(crate) const BLUR: f64 = 0.02;
+/// Predictions are raised in proportion to themselves and so many seconds, a step or two: near ones are off by that, far
+/// ones by a share of themselves.
+const BLUR: f64 = 0.1;
 /// Seconds that predictions look ahead when there is no deadline.
 const HORIZON: f64 = 30.0;
 /// What of its time a tenant may plan with that has more than its share in flight while others ask: the rest is theirs.
-const OVER_SHARE: f64 = 0.75;
+const OVER_SHARE: f64 = 0.6;
 
 /// What may be in flight at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,6 +138,8 @@ struct Shared {
     word: AtomicU64,
     /// Sequences and prompt tokens let in that the planner's view does not have yet, by class.
     coming: [AtomicU64; Class::COUNT],
+    /// Sequences of [`Class::Batch`] in flight.
+    batch: AtomicU32,
     tenants: Tenants,
     /// Memory is short: nobody is let in for now.
     is_short: AtomicBool,
@@ -161,6 +164,7 @@ impl Gate {
             shared: Arc::new(Shared {
                 word: AtomicU64::new(0),
                 coming: std::array::from_fn(|_| AtomicU64::new(0)),
+                batch: AtomicU32::new(0),
                 tenants: Tenants::new(door.tenants, bounds.per_tenant),
                 is_short: AtomicBool::new(false),
                 door,
@@ -209,9 +213,9 @@ impl Gate {
         self.shared.is_short.store(is_short, Relaxed);
     }
 
-    /// How many sequences may be in flight now; never more than the bound.
+    /// How many sequences may be in flight now, those of `batch` not counted; never more than the bound.
     pub fn limit(&self) -> u32 {
-        self.shared.limit_for(Class::Standard)
+        self.shared.limit()
     }
 
     /// `(sequences, tokens)` reserved now.
@@ -272,9 +276,9 @@ impl Shared {
         if word & CLOSED != 0 {
             return Err(Refusal::Closed);
         }
-        let limit = self.limit_for(class);
-        if taken + sequences > limit && sequences > 0 {
-            return Err(Refusal::Sequences { retry_after: self.wait_for(taken + sequences - limit) });
+        let over = self.over(taken + sequences, class);
+        if over > 0 && sequences > 0 {
+            return Err(Refusal::Sequences { retry_after: self.wait_for(over) });
         }
         if reserved + tokens > self.door.bounds.tokens {
             let missing = reserved + tokens - self.door.bounds.tokens;
@@ -284,19 +288,33 @@ impl Shared {
         Ok(())
     }
 
-    /// Those who wait for `batch` wait as long as they must, so its queue is not cut short; but a quarter is kept from it,
-    /// so that it cannot shut the others out.
-    fn limit_for(&self, class: Class) -> u32 {
+    /// How many sequences there would be too many with `taken` in flight. The bound holds for all; what may wait now, for
+    /// all but `batch`, which waits as long as it must. A quarter of the queue is kept from that, so that it cannot shut
+    /// the others out.
+    fn over(&self, taken: u32, class: Class) -> u32 {
         let most = self.door.bounds.sequences;
         if class == Class::Batch {
-            most - most.saturating_sub(self.door.places) / 4
-        } else {
-            most.min(self.door.places.saturating_add(self.snapshot.queue_limit()))
+            return taken.saturating_sub(most - most.saturating_sub(self.door.places) / 4);
         }
+        let others = taken.saturating_sub(self.batch.load(Relaxed));
+        taken.saturating_sub(most).max(others.saturating_sub(self.limit()))
+    }
+
+    fn limit(&self) -> u32 {
+        self.door.bounds.sequences.min(self.door.places.saturating_add(self.snapshot.queue_limit()))
     }
 
     fn wait_for(&self, sequences: u32) -> Duration {
         wait(f64::from(sequences), self.snapshot.sequences_per_second())
+    }
+
+    /// One of a class came, or left.
+    fn count(&self, class: Class, sequences: u32, has_come: bool) {
+        if class == Class::Batch && has_come {
+            self.batch.fetch_add(sequences, Relaxed);
+        } else if class == Class::Batch {
+            self.batch.fetch_sub(sequences, Relaxed);
+        }
     }
 
     fn put_back(&self, sequences: u32, tokens: u64) {
@@ -344,7 +362,7 @@ impl Shared {
         let newcomer = self.newcomer(visit.ask, view, own, computed);
         let until = first_by.map_or(HORIZON, |by| by.max(0.0) + HORIZON);
         let seen = forecast(view, visit.now, f64::from(self.door.places), &newcomer, until);
-        let at_most = seen.first + view.margin * (seen.first + BLUR);
+        let at_most = seen.first + view.margin[terms.class.index()] * (seen.first + BLUR);
         if !visit.is_alone {
             let late = |by: Option<f64>, at: f64| by.map_or(0.0, |by| at - by);
             let last = at_most + self.output(visit.ask, view) * seen.step.max(seen.decoding);
@@ -433,6 +451,7 @@ impl Ticket {
     fn new(shared: &Arc<Shared>, ask: &Ask) -> Self {
         let Ask { sequences, tokens, tenant, .. } = *ask;
         let class = ask.terms.class;
+        shared.count(class, sequences, true);
         Self { shared: shared.clone(), class, tenant, sequences, tokens, coming: 0, expected: None }
     }
 
@@ -487,6 +506,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         self.arrived();
         self.shared.tenants.leave(self.tenant, self.sequences);
+        self.shared.count(self.class, self.sequences, false);
         self.shared.put_back(self.sequences, self.tokens);
     }
 }

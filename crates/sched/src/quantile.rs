@@ -1,5 +1,7 @@
 //! Quantiles that follow what they measure.
 
+use std::time::Duration;
+
 /// How far predictions must be raised so that a stated share of them is not passed.
 ///
 /// Every miss raises the margin, every hit lowers it a little, in the proportion that leaves as many misses as are
@@ -11,18 +13,26 @@ pub struct Margin {
     value: f64,
     misses: f64,
     least: f64,
+    learned: u32,
+    raised_at: Duration,
 }
 
 impl Margin {
-    /// How much one miss raises it, relative to itself.
+    /// How much one miss raises it, relative to itself; and how much more at first, when nothing is known.
     const STEP: f64 = 0.15;
+    const FIRST_STEP: f64 = 0.3;
+    /// Predictions after which less than half of that is left.
+    const YOUNG: f64 = 150.0;
     /// Makes a margin of 0 grow, too.
     const FLOOR: f64 = 0.1;
-    const MOST: f64 = 8.0;
+    const MOST: f64 = 3.0;
+    /// What a miss counts whose prediction was made before the margin was raised last: one disturbance makes everybody
+    /// late who was let in before it showed.
+    const SAME_CAUSE: f64 = 0.25;
 
     /// A margin that is to be missed by `misses` of all, begins at `value` and never falls below `least`.
     pub const fn new(misses: f64, value: f64, least: f64) -> Self {
-        Self { value, misses, least }
+        Self { value, misses, least, learned: 0, raised_at: Duration::ZERO }
     }
 
     /// The margin now.
@@ -30,10 +40,19 @@ impl Margin {
         self.value
     }
 
-    /// Learns whether a prediction raised by it was kept.
-    pub fn learn(&mut self, is_hit: bool) {
-        let scale = Self::STEP * (self.value + Self::FLOOR);
-        let change = if is_hit { -scale * self.misses / (1.0 - self.misses) } else { scale };
+    /// Learns at `now` whether a prediction that was made at `made` and raised by it was kept.
+    pub fn learn(&mut self, now: Duration, made: Duration, is_hit: bool) {
+        let young = (-f64::from(self.learned) / Self::YOUNG).exp();
+        self.learned = self.learned.saturating_add(1);
+        let scale = (Self::STEP + Self::FIRST_STEP * young) * (self.value + Self::FLOOR);
+        let change = match is_hit {
+            true => -scale * self.misses / (1.0 - self.misses),
+            false if made < self.raised_at => scale * Self::SAME_CAUSE,
+            false => {
+                self.raised_at = now;
+                scale
+            }
+        };
         self.value = (self.value + change).clamp(self.least, Self::MOST);
     }
 }

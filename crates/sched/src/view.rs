@@ -44,8 +44,8 @@ pub struct View {
     pub above: [f64; Class::COUNT],
     /// Active sequences that have ended, most likely, after 1, 2, 4, ... steps.
     pub ends: [f64; ENDS],
-    /// How far predictions of the first token are raised.
-    pub margin: f64,
+    /// How far predictions of the first token are raised, by class.
+    pub margin: [f64; Class::COUNT],
     /// What the gap between tokens is aimed at, as a share of what is promised.
     pub aim: f64,
     /// Tokens of an output: half of them are not longer, and nine of ten.
@@ -55,7 +55,7 @@ pub struct View {
 }
 
 /// Words that a view is stored in.
-const WORDS: usize = 12 + 8 + 6 * Class::COUNT + ENDS;
+const WORDS: usize = 11 + 8 + 7 * Class::COUNT + ENDS;
 
 impl Default for View {
     fn default() -> Self {
@@ -77,7 +77,7 @@ impl Default for View {
             yielding: [0.0; Class::COUNT],
             above: [0.0; Class::COUNT],
             ends: [0.0; ENDS],
-            margin: 0.0,
+            margin: [0.0; Class::COUNT],
             aim: 1.0,
             output: [f64::INFINITY; 2],
             fresh: 1.0,
@@ -90,10 +90,11 @@ impl View {
         let (now, best) = (self.rates, self.best);
         let single =
             [self.free_at, self.budget, self.tightest, self.decodes, self.kv, self.active, self.entering];
-        let more = [self.margin, self.aim, self.output[0], self.output[1], self.fresh];
+        let more = [self.aim, self.output[0], self.output[1], self.fresh];
         let rates =
             [now.base, now.prefill, now.decode, now.kv, best.base, best.prefill, best.decode, best.kv];
-        let lists = [self.pending, self.waiting, self.slack, self.latest, self.yielding, self.above];
+        let lists =
+            [self.pending, self.waiting, self.slack, self.latest, self.yielding, self.above, self.margin];
         let all = single.iter().chain(&more).chain(&rates).chain(lists.iter().flatten()).chain(&self.ends);
         words.iter_mut().zip(all).for_each(|(word, value)| *word = *value);
     }
@@ -102,12 +103,12 @@ impl View {
         let mut rest = words.iter().copied();
         let mut next = || rest.next().unwrap_or_default();
         let [free_at, budget, tightest, decodes, kv, active, entering] = [(); 7].map(|()| next());
-        let [margin, aim, half, most, fresh] = [(); 5].map(|()| next());
+        let [aim, half, most, fresh] = [(); 4].map(|()| next());
         let mut rates = || Rates { base: next(), prefill: next(), decode: next(), kv: next() };
         let (rates, best) = (rates(), rates());
         let mut list = || [(); Class::COUNT].map(|()| next());
         let (pending, waiting, slack) = (list(), list(), list());
-        let (latest, yielding, above) = (list(), list(), list());
+        let (latest, yielding, above, margin) = (list(), list(), list(), list());
         let ends = [(); ENDS].map(|()| next());
         Self {
             free_at,
@@ -233,7 +234,7 @@ mod tests {
             yielding: list(60.0),
             above: list(70.0),
             ends: std::array::from_fn(|i| 80.0 + i as f64),
-            margin: 8.0,
+            margin: list(75.0),
             aim: 9.0,
             output: [90.0, 91.0],
             fresh: 92.0,

@@ -141,6 +141,7 @@ fn the_toy_lane_parks_and_shares() {
         all_logits: false,
         cancel: None,
         pause: Some((3, 10)),
+        terms: plimsoll_sched::Terms::default(),
     };
     let jobs: Vec<_> = (0..12).map(|i| job((i % 2 == 0).then_some((0, 40)))).collect();
     let toy = Toy::new(Limits { blocks: 12, ..limits(40, Duration::ZERO) }).run(&jobs);

@@ -2,6 +2,7 @@
 
 mod toy;
 
+use plimsoll_sched::Class;
 use plimsoll_sched::{
     Arrival, CostModel, Deadlines, Event, Limits, LogitRows, Plan, Planner, SeqId, Snapshot,
 };
@@ -16,7 +17,7 @@ proptest! {
     #[test]
     fn nobody_is_lost_doubled_or_starved(limits in limits(), jobs in proptest::collection::vec(job(), 1..40)) {
         let mut toy = Toy::new(limits).run(&jobs);
-        prop_assert_eq!(toy.finished + toy.cancelled, toy.next as usize);
+        prop_assert_eq!(toy.finished + toy.cancelled + toy.expired, toy.next as usize);
         let mut plan = Plan::default();
         let late: Vec<_> = (0..toy.next).map(|i| Event::Cancelled(SeqId(i))).collect();
         toy.planner.step(Duration::from_secs(9), late, &mut plan);
@@ -69,6 +70,76 @@ fn arrived(seq: u64, prompt: usize, max_len: usize) -> Event {
         fork_of,
         deadlines: Deadlines::default(),
     })
+}
+
+/// One of `class` that must have its first token by `first` and its last by `last`, in milliseconds.
+fn urgent(seq: u64, class: Class, first: Option<u64>, last: Option<u64>) -> Event {
+    let Event::Arrived(arrival) = arrived(seq, 20, 100) else { unreachable!() };
+    let [first, last] = [first, last].map(|ms| ms.map(Duration::from_millis));
+    Event::Arrived(Arrival { deadlines: Deadlines { class, first, last, ..Deadlines::default() }, ..arrival })
+}
+
+#[test]
+fn the_line_is_by_class_then_deadline_then_arrival() {
+    let mut planner = planner(1, 64, Duration::from_millis(50));
+    let mut plan = Plan::default();
+    let events = [
+        urgent(0, Class::Standard, None, None),
+        urgent(1, Class::Interactive, Some(900), None),
+        urgent(2, Class::Interactive, Some(500), None),
+        urgent(3, Class::Standard, Some(5000), None),
+        urgent(4, Class::Batch, None, None),
+    ];
+    planner.step(Duration::ZERO, events, &mut plan);
+    for seq in [2, 1, 3, 0, 4].map(SeqId) {
+        assert_eq!(plan.spans[0].seq, seq);
+        planner.step(Duration::ZERO, [DONE, Event::Finished(seq)], &mut plan);
+    }
+}
+
+#[test]
+fn whose_time_is_up_is_ended_and_its_blocks_are_free() {
+    let ms = Duration::from_millis;
+    let mut planner = planner(1, 64, ms(50));
+    let mut plan = Plan::default();
+    let events = [
+        urgent(0, Class::Interactive, Some(10), Some(100)),
+        urgent(1, Class::Standard, Some(40), None),
+        urgent(2, Class::Standard, None, None),
+    ];
+    planner.step(Duration::ZERO, events, &mut plan);
+    assert_eq!(plan.spans[0].seq, SeqId(0));
+    planner.step(ms(39), [DONE], &mut plan);
+    assert_eq!((&plan.expired[..], plan.spans[0].seq), (&[][..], SeqId(0)), "late, but it has begun");
+    planner.step(ms(40), [DONE], &mut plan);
+    assert_eq!((&plan.expired[..], plan.spans[0].seq), (&[SeqId(1)][..], SeqId(0)), "it never ran");
+    planner.step(ms(100), [DONE], &mut plan);
+    assert_eq!((&plan.expired[..], plan.spans[0].seq), (&[SeqId(0)][..], SeqId(2)));
+    planner.step(ms(101), [DONE, Event::Finished(SeqId(2))], &mut plan);
+    assert_eq!((planner.live(), planner.block_counts().free), (0, 64));
+}
+
+#[test]
+fn one_that_is_paused_wakes_the_lane_when_its_time_is_up() {
+    let mut planner = planner(1, 64, Duration::from_millis(50));
+    let mut plan = Plan::default();
+    planner.step(Duration::ZERO, [urgent(0, Class::Standard, None, Some(70))], &mut plan);
+    planner.step(Duration::ZERO, [DONE, Event::Paused(SeqId(0))], &mut plan);
+    assert_eq!((plan.spans.len(), plan.wake), (0, Some(Duration::from_millis(70))));
+}
+
+#[test]
+fn batch_makes_way_for_a_place_and_comes_back_where_it_was() {
+    let mut planner = planner(2, 64, Duration::from_millis(50));
+    let mut plan = Plan::default();
+    let batch = |seq| urgent(seq, Class::Batch, None, None);
+    planner.step(Duration::ZERO, [batch(0), batch(1), batch(2)], &mut plan);
+    planner.step(Duration::ZERO, [DONE, urgent(3, Class::Interactive, Some(500), None)], &mut plan);
+    assert_eq!(plan.preempted, [SeqId(1)], "the last of the batch");
+    assert!(plan.spans.iter().any(|span| span.seq == SeqId(3)));
+    planner.step(Duration::ZERO, [DONE, Event::Finished(SeqId(3))], &mut plan);
+    let span = plan.spans.iter().find(|span| span.seq == SeqId(1)).expect("before 2, which never ran");
+    assert_eq!((span.start, span.len), (0, 21), "with the token it had");
 }
 
 const DONE: Event = Event::StepDone { elapsed: Duration::from_millis(5) };

@@ -147,12 +147,8 @@ impl Planner {
     fn join(&mut self, i: usize, taken: usize, plan: &mut Plan) -> bool {
         let is_new = self.sequences[i].blocks.is_empty();
         let copied = if is_new { self.share(i) } else { None };
-        let headroom = if taken == 0 { 0 } else { taken + 1 };
         let missing = self.sequences[i].missing_blocks();
-        let wanted = missing + headroom;
-        let fits = wanted <= self.kv.available()
-            || wanted <= self.kv.available() + self.reclaimable(i)
-            || self.free_blocks_for(i, wanted, plan);
+        let fits = self.has_blocks_for(i, missing, taken, plan);
         if !fits {
             if is_new {
                 self.strip(i);
@@ -181,6 +177,21 @@ impl Planner {
             plan.starts.push(Start { seq, shared, restored });
         }
         true
+    }
+
+    /// Whether sequence `i` may have `missing` blocks beside the `taken` places, be it at the cost of idle holders, or of
+    /// less urgent ones in the batch, which make way here.
+    fn has_blocks_for(&mut self, i: usize, missing: usize, mut taken: usize, plan: &mut Plan) -> bool {
+        loop {
+            let wanted = missing + if taken == 0 { 0 } else { taken + 1 };
+            if wanted <= self.kv.available() || wanted <= self.kv.available() + self.reclaimable(i) {
+                return true;
+            }
+            if !self.make_room_for(i, plan) {
+                return false;
+            }
+            taken -= 1;
+        }
     }
 
     /// Gives sequence `i`, which has no blocks, those that others have computed. Returns the block it is to copy, when

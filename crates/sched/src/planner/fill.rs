@@ -45,10 +45,13 @@ impl Planner {
         self.fill_prefill(&mut room, plan);
     }
 
-    /// Decodes, those that have waited longest first. Those with a promised gap all run. The others take what is left,
-    /// and while somebody prefills they leave him a quarter of the step; each of them has its turn now and then.
+    /// Decodes, those that have waited longest first. Those with a promised gap all run. The others take what is left;
+    /// while somebody prefills they leave him a quarter of the step, and all of it but their turn now and then when he is
+    /// promised a first token.
     fn fill_decodes(&mut self, room: &mut Room, plan: &mut Plan) {
         let prefilling = self.sequences.iter().any(Sequence::prefills);
+        let is_urgent = |s: &Sequence| s.prefills() && s.deadlines.first.is_some();
+        let has_urgent = self.sequences.iter().any(is_urgent);
         let budget = if prefilling { self.budget * 3 / 4 } else { self.budget };
         self.order.clear();
         self.order.extend((0..self.sequences.len()).filter(|&i| self.sequences[i].decodes()));
@@ -62,7 +65,8 @@ impl Planner {
             let sequence = &self.sequences[self.order[k]];
             let load = self.load.with_decode(sequence.computed);
             let may_wait = sequence.deadlines.itl.is_none();
-            if may_wait && !plan.spans.is_empty() && self.cost.predict(load) > budget {
+            let had_turn = has_urgent && self.step - sequence.last_step < LONGEST_TURN;
+            if may_wait && !plan.spans.is_empty() && (had_turn || self.cost.predict(load) > budget) {
                 continue;
             }
             let Some(span) = sequence.chunk(1.min(room.rows), room.logits) else { break };
@@ -78,32 +82,34 @@ impl Planner {
             self.line.iter().copied().find(|&i| is_owed(&self.sequences[i]))
         });
         if let Some(i) = owed {
-            self.fill_one(i, room, plan);
+            // A part of the step: the urgent ones are not to wait for a whole one.
+            let until = (self.cost.predict(self.load) + self.budget / 4).min(self.budget);
+            self.fill_one(i, until, room, plan);
         }
         for k in 0..self.line.len() {
             let i = self.line[k];
-            if Some(i) != owed && self.sequences[i].prefills() && !self.fill_one(i, room, plan) {
+            if Some(i) != owed && self.sequences[i].prefills() && !self.fill_one(i, self.budget, room, plan) {
                 break;
             }
         }
     }
 
-    /// Whether there was room for some of it.
-    fn fill_one(&mut self, i: usize, room: &mut Room, plan: &mut Plan) -> bool {
-        let Some(span) = self.prefill_chunk(&self.sequences[i], room) else { return false };
+    /// Fills the step up to `until` with a chunk of sequence `i`. Whether there was room for some of it.
+    fn fill_one(&mut self, i: usize, until: Duration, room: &mut Room, plan: &mut Plan) -> bool {
+        let Some(span) = self.prefill_chunk(&self.sequences[i], until, room) else { return false };
         self.load = self.load.with_prefill(span.start, span.len);
         self.put(i, span, room, plan);
         true
     }
 
-    fn prefill_chunk(&self, sequence: &Sequence, room: &Room) -> Option<PlannedSpan> {
+    fn prefill_chunk(&self, sequence: &Sequence, until: Duration, room: &Room) -> Option<PlannedSpan> {
         let whole = sequence.chunk(room.rows, room.logits)?;
         let least = match self.load.prefill {
             0 if self.has_promise => LEAST_ROWS,
             0 => 1,
             _ => 0,
         };
-        let rows = self.cost.longest_prefill(self.load, whole.start, whole.len, self.budget).max(least);
+        let rows = self.cost.longest_prefill(self.load, whole.start, whole.len, until).max(least);
         if rows >= whole.len {
             return Some(whole);
         }
@@ -134,7 +140,7 @@ impl Planner {
 /// Rows of prefill in a step that decodes would fill by themselves: a newcomer must get ahead.
 const LEAST_ROWS: usize = 8;
 /// Steps that a decode without a promise lets others go before.
-const LONGEST_TURN: u64 = 8;
+pub(super) const LONGEST_TURN: u64 = 8;
 
 /// What is left of a step.
 struct Room {

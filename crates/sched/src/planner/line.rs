@@ -114,15 +114,11 @@ impl Planner {
         self.preempt(i, plan);
     }
 
-    /// Frees `wanted` blocks for waiting sequence `i` at the cost of less urgent ones in the batch. Returns whether
-    /// there are as many.
-    pub(super) fn free_blocks_for(&mut self, i: usize, wanted: usize, plan: &mut Plan) -> bool {
-        let class = self.sequences[i].deadlines.class;
-        while self.kv.available() < wanted {
-            let Some(yielder) = self.yielder(class, self.now) else { return false };
-            self.give_way(yielder, plan);
-        }
-        true
+    /// Has one of the batch make way for waiting sequence `i`. Returns whether there was one.
+    pub(super) fn make_room_for(&mut self, i: usize, plan: &mut Plan) -> bool {
+        let yielder = self.yielder(self.sequences[i].deadlines.class, self.now);
+        yielder.into_iter().for_each(|yielder| self.give_way(yielder, plan));
+        yielder.is_some()
     }
 
     /// The last of the batch that makes way for one of `class`: of a less urgent class that has more places than it

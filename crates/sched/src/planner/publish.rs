@@ -1,6 +1,7 @@
 //! What the planner says about itself.
 
 use super::Planner;
+use super::fill::LONGEST_TURN;
 use super::sequence::{Place, Sequence};
 use crate::promise::Class;
 use crate::view::{ENDS, View};
@@ -53,8 +54,12 @@ impl Planner {
                     view.pending[class] += left;
                     view.entering += 1.0;
                 } else {
-                    view.decodes += 1.0;
-                    view.kv += sequence.len as f64;
+                    // Whoever has no promise stands back while those with one prefill.
+                    let stands_back =
+                        sequence.deadlines.class == Class::Batch && sequence.deadlines.itl.is_none();
+                    let turns = if stands_back { 1.0 / LONGEST_TURN as f64 } else { 1.0 };
+                    view.decodes += turns;
+                    view.kv += turns * sequence.len as f64;
                 }
                 let ends_after = self.track.left(sequence);
                 let from = (0..ENDS).find(|&k| (1_u32 << k) as f64 >= ends_after).unwrap_or(ENDS);

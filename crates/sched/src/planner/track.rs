@@ -16,7 +16,7 @@ const FRESH_KEEP: f64 = 0.95;
 #[derive(Debug)]
 pub(super) struct Track {
     /// By how much predictions of the first token are raised.
-    first: Margin,
+    first: [Margin; Class::COUNT],
     /// By how much less than promised the gap between tokens is aimed at.
     gap: Margin,
     outputs: Lengths,
@@ -39,7 +39,7 @@ impl Track {
     pub(super) fn new(quantile: f64) -> Self {
         let misses = ((1.0 - quantile) / 2.0).clamp(1e-4, 0.25);
         Self {
-            first: Margin::new(misses, 0.25, 0.03),
+            first: [Margin::new(misses, 0.3, 0.03); Class::COUNT],
             gap: Margin::new(misses, 0.12, 0.06),
             outputs: Lengths::default(),
             kept: Default::default(),
@@ -49,8 +49,8 @@ impl Track {
         }
     }
 
-    pub(super) const fn margin(&self) -> f64 {
-        self.first.get()
+    pub(super) fn margin(&self) -> [f64; Class::COUNT] {
+        self.first.map(|margin| margin.get())
     }
 
     /// What the gap between tokens is aimed at, as a share of what is promised.
@@ -86,7 +86,7 @@ impl Track {
     /// A sequence had its first token at `now`.
     pub(super) fn first_token(&mut self, now: Duration, deadlines: &Deadlines) {
         if let Some(expected) = deadlines.expected {
-            self.first.learn(now <= expected.at_most);
+            self.first[deadlines.class.index()].learn(now, expected.at, now <= expected.at_most);
         }
     }
 
@@ -99,7 +99,7 @@ impl Track {
         let is_smooth = itl
             .filter(|_| gaps > 0)
             .map(|itl| now.saturating_sub(first_at).as_secs_f64() <= itl.as_secs_f64() * gaps as f64);
-        is_smooth.into_iter().for_each(|is_smooth| self.gap.learn(is_smooth));
+        is_smooth.into_iter().for_each(|is_smooth| self.gap.learn(now, first_at, is_smooth));
         if sequence.deadlines.is_promised() {
             let is_kept = first.is_none_or(|by| first_at <= by)
                 && is_smooth.unwrap_or(true)

@@ -3,7 +3,8 @@
 
 use plimsoll_kv::{Chain, HashKey};
 use plimsoll_sched::{
-    Arrival, CostModel, Deadlines, Event, Limits, LogitRows, Parking, Plan, PlannedSpan, Planner, SeqId,
+    Arrival, Class, CostModel, Deadlines, Event, Limits, LogitRows, Parking, Plan, PlannedSpan, Planner,
+    SeqId, Terms,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -27,6 +28,15 @@ pub struct Job {
     pub cancel: Option<usize>,
     /// It pauses once it has generated this many, for so many steps.
     pub pause: Option<(usize, usize)>,
+    /// In steps from its arrival: its first token, its mean gap, its last token.
+    pub terms: Terms,
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    let class = prop_oneof![Just(Class::Interactive), Just(Class::Standard), Just(Class::Batch)];
+    let after = |steps| proptest::option::weighted(0.3, (1..steps).prop_map(Duration::from_millis));
+    let terms = (class, after(60u64), after(20), after(200));
+    terms.prop_map(|(class, ttft, itl, e2e)| Terms { class, ttft, itl, e2e })
 }
 
 pub fn job() -> impl Strategy<Value = Job> {
@@ -35,8 +45,8 @@ pub fn job() -> impl Strategy<Value = Job> {
     let family = proptest::option::weighted(0.6, (0..3u32, 1..100usize));
     let forks = prop_oneof![3 => Just(0usize), 1 => 1..4usize];
     let size = (0..4usize, 1..90usize, 1..30usize);
-    (size, family, forks, proptest::bool::weighted(0.2), cancel, pause).prop_map(
-        |((gap, prompt, output), family, forks, all_logits, cancel, pause)| Job {
+    (size, family, forks, proptest::bool::weighted(0.2), cancel, pause, terms()).prop_map(
+        |((gap, prompt, output), family, forks, all_logits, cancel, pause, terms)| Job {
             gap,
             prompt,
             family,
@@ -45,13 +55,14 @@ pub fn job() -> impl Strategy<Value = Job> {
             all_logits,
             cancel,
             pause,
+            terms,
         },
     )
 }
 
 /// A job that has nothing in common with others.
 pub fn loner() -> impl Strategy<Value = Job> {
-    job().prop_map(|job| Job { family: None, forks: 0, ..job })
+    job().prop_map(|job| Job { family: None, forks: 0, terms: Terms::default(), ..job })
 }
 
 pub fn limits() -> impl Strategy<Value = Limits> {
@@ -87,6 +98,7 @@ struct Live {
     /// What is in the cache when a position is computed: it depends on all tokens up to there.
     contents: Vec<u64>,
     chain: Chain,
+    deadlines: Deadlines,
 }
 
 impl Live {
@@ -133,6 +145,7 @@ pub struct Toy {
     pub next: u64,
     pub finished: usize,
     pub cancelled: usize,
+    pub expired: usize,
     step: usize,
 }
 
@@ -158,6 +171,7 @@ impl Toy {
             next: 0,
             finished: 0,
             cancelled: 0,
+            expired: 0,
             step: 0,
         }
     }
@@ -184,6 +198,7 @@ impl Toy {
         job.prompt = job.prompt.min(longest - 1);
         job.output = job.output.min(longest - job.prompt);
         let (first, all_logits) = (SeqId(self.next), job.all_logits);
+        let deadlines = job.terms.from(Duration::from_millis(self.step as u64));
         for k in 0..=job.forks {
             let seq = SeqId(self.next);
             self.next += 1;
@@ -199,7 +214,7 @@ impl Toy {
                 all_logits,
                 names,
                 fork_of,
-                deadlines: Deadlines::default(),
+                deadlines,
             }));
             let mut live = Live {
                 job: job.clone(),
@@ -211,6 +226,7 @@ impl Toy {
                 tokens: Vec::new(),
                 contents: Vec::new(),
                 chain,
+                deadlines,
             };
             tokens.into_iter().for_each(|token| live.push(token));
             self.live.insert(seq, live);
@@ -230,8 +246,16 @@ impl Toy {
         self.step += 1;
         let mut plan = Plan::default();
         self.answer(events);
-        self.planner.step(Duration::from_millis(self.step as u64), events.drain(..), &mut plan);
+        let now = Duration::from_millis(self.step as u64);
+        self.planner.step(now, events.drain(..), &mut plan);
         self.planner.assert_sound();
+        for seq in &plan.expired {
+            let live = self.live.remove(seq).expect("a dead sequence expired");
+            let Deadlines { first, last, .. } = live.deadlines;
+            let is_late = |by: Option<Duration>| by.is_some_and(|by| by <= now);
+            assert!(is_late(last) || is_late(first) && live.first_step.is_none(), "{seq:?} had time left");
+            self.expired += 1;
+        }
         for seq in &plan.preempted {
             self.live.get_mut(seq).expect("a dead sequence was preempted").computed = 0;
         }
