@@ -28,7 +28,8 @@ pub fn engine(command: &BenchEngine) -> anyhow::Result<()> {
     let how = Decode { depth: command.depth, steps: command.steps, batches: command.batch.clone() };
     let (compute, model) = config::single(&command.wanted())?;
     let compute = Compute::new(compute)?;
-    let checkpoint = checkpoint::open(&pull::pull(&model.source)?)?;
+    let path = pull::pull(&model.source)?;
+    let checkpoint = checkpoint::open(&path)?;
     let limits = limits(&how);
     ensure!(
         limits.context <= checkpoint.spec().context,
@@ -36,7 +37,7 @@ pub fn engine(command: &BenchEngine) -> anyhow::Result<()> {
         limits.context,
         checkpoint.spec().context
     );
-    let mut engine = load::decoder(checkpoint.as_ref(), &compute, &limits)?;
+    let mut engine = load::decoder(checkpoint.as_ref(), load::file_bytes(&path), &compute, &limits)?;
     let report = Report {
         model: model.name,
         kernel: compute.isa.name().to_owned(),

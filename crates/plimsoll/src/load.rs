@@ -1,5 +1,6 @@
 //! From a configured model to a lane that serves it: pull, open, pack, start.
 
+mod near;
 mod sizes;
 
 use crate::config;
@@ -94,9 +95,10 @@ fn guarded<T>(name: &str, load: impl FnOnce() -> anyhow::Result<T>) -> anyhow::R
 }
 
 fn one(model: &config::Model, compute: &Compute, service: &Runtime) -> anyhow::Result<Loaded> {
-    let Opened { checkpoint, tokenizer, template } = Opened::new(&pull::pull(&model.source)?)?;
+    let path = pull::pull(&model.source)?;
+    let Opened { checkpoint, tokenizer, template } = Opened::new(&path)?;
     let options = sizes::options(model, checkpoint.spec())?;
-    let engine = decoder(checkpoint.as_ref(), compute, &options)?;
+    let engine = decoder(checkpoint.as_ref(), file_bytes(&path), compute, &options)?;
     let kv_tokens = options.blocks * BLOCK_TOKENS;
     let loaded = Loaded {
         name: model.name.clone(),
@@ -126,8 +128,13 @@ fn one(model: &config::Model, compute: &Compute, service: &Runtime) -> anyhow::R
     Ok(loaded)
 }
 
-/// Reads and packs a model's weights, with a progress bar on a terminal.
-pub fn decoder(checkpoint: &dyn Checkpoint, compute: &Compute, options: &Options) -> anyhow::Result<Decoder> {
+/// Reads and packs a model's weights, which are in files of so many `bytes`, with a progress bar on a terminal.
+pub fn decoder(
+    checkpoint: &dyn Checkpoint,
+    bytes: u64,
+    compute: &Compute,
+    options: &Options,
+) -> anyhow::Result<Decoder> {
     let bar = TerminalProgress::new();
     let mut begun = false;
     let mut progress = |done, total| {
@@ -137,9 +144,19 @@ pub fn decoder(checkpoint: &dyn Checkpoint, compute: &Compute, options: &Options
         }
         bar.at(done);
     };
-    let loaded = Decoder::load(checkpoint, Arc::clone(&compute.shared), options, &mut progress);
+    let load = || Decoder::load(checkpoint, Arc::clone(&compute.shared), options, &mut progress);
+    let loaded = near::place(&Host::this(), bytes, load);
     bar.end();
     Ok(loaded?)
+}
+
+/// Bytes of a model's file, or of the files of its folder: about what its weights take.
+pub fn file_bytes(path: &Path) -> u64 {
+    let size = |path: &Path| path.metadata().map_or(0, |of| of.len());
+    match path.read_dir() {
+        Ok(files) => files.filter_map(|file| Some(size(&file.ok()?.path()))).sum(),
+        Err(_) => size(path),
+    }
 }
 
 /// A model file with its text side.

@@ -69,9 +69,9 @@ impl Serving {
             stopped.await.ok();
         }));
         // Before the models come: what they take is then part of what is fixed, whatever order they come in.
-        let _watch =
-            MemoryWatch::start(&self.service, Host::this(), MemoryConfig::default(), Remedies::default())
-                .context("cannot start the watch over memory")?;
+        let memory = MemoryConfig { limit: self.config.memory_limit, ..MemoryConfig::default() };
+        let _watch = MemoryWatch::start(&self.service, Host::this(), memory, Remedies::default())
+            .context("cannot start the watch over memory")?;
         let mut loading = self.load();
         tokio::select! {
             loaded = &mut loading => {

@@ -19,11 +19,13 @@ pub struct MemoryConfig {
     pub policy: Policy,
     /// Time between two readings. Default 1 s.
     pub period: Duration,
+    /// Bytes this process is held to beside what the machine and the control groups allow. Default `None`: nothing else.
+    pub limit: Option<u64>,
 }
 
 impl Default for MemoryConfig {
     fn default() -> Self {
-        Self { policy: Policy::default(), period: Duration::from_secs(1) }
+        Self { policy: Policy::default(), period: Duration::from_secs(1), limit: None }
     }
 }
 
@@ -69,6 +71,7 @@ impl MemoryWatch {
             runtime: Arc::downgrade(runtime),
             host,
             governor: Governor::new(config.policy),
+            limit: config.limit,
             remedies,
             begun: Instant::now(),
             fixed: 0,
@@ -93,10 +96,23 @@ impl Drop for MemoryWatch {
     }
 }
 
+/// A limit, and what of it is used. Bytes.
+struct Held {
+    limit: u64,
+    used: u64,
+}
+
+impl Held {
+    fn share(&self) -> f64 {
+        self.used as f64 / self.limit.max(1) as f64
+    }
+}
+
 struct Watcher {
     runtime: Weak<Runtime>,
     host: Host,
     governor: Governor,
+    limit: Option<u64>,
     remedies: Remedies,
     begun: Instant,
     /// What was used beside spare memory when last nobody was served.
@@ -146,14 +162,25 @@ impl Watcher {
         (self.remedies.level)(decision.level);
     }
 
+    /// What holds tighter: the machine with its control groups, or the limit of our own.
+    fn held(&self) -> Option<Held> {
+        let of_machine = self.host.memory().map(|memory| Held { limit: memory.most(), used: memory.used() });
+        let own = self.limit.and_then(|limit| Some(Held { limit, used: self.host.resident()?.now }));
+        match (of_machine, own) {
+            (Some(of_machine), Some(own)) => {
+                Some(if own.share() > of_machine.share() { own } else { of_machine })
+            }
+            (of_machine, own) => of_machine.or(own),
+        }
+    }
+
     fn read(&mut self, runtime: &Runtime) -> Option<Reading> {
-        let memory = self.host.memory()?;
-        let used = memory.used();
+        let Held { limit, used } = self.held()?;
         if runtime.is_idle() {
             self.fixed = used.saturating_sub(runtime.spare_memory());
         }
         Some(Reading {
-            limit: memory.most(),
+            limit,
             used,
             fixed: self.fixed.min(used),
             stalled: self.host.memory_pressure().map_or(0.0, |pressure| pressure.some),

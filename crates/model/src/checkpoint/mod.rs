@@ -181,7 +181,7 @@ pub enum CheckpointError {
 }
 
 /// A model on disk: opened, checked, not yet loaded.
-pub trait Checkpoint: Send {
+pub trait Checkpoint: Send + Sync {
     /// The decoder it describes.
     fn spec(&self) -> &DecoderSpec;
 

@@ -3,7 +3,7 @@
 use std::{fs::File, io, path::Path};
 
 /// Bytes that can be read at any offset.
-pub(crate) trait Source: Send {
+pub(crate) trait Source: Send + Sync {
     /// Length in bytes.
     fn size(&self) -> u64;
 

@@ -81,6 +81,10 @@ pub struct ServerKeys {
     /// How long running streams may take to finish after SIGTERM or Ctrl-C [default: 30s]
     #[arg(long, env = "PLIMSOLL_DRAIN", value_name = "DURATION")]
     pub drain: Option<Period>,
+    /// Memory the process is held to: above 80 % of it caches and pools shrink, above 95 % nobody is let in [default: what the
+    /// machine or the control group has]
+    #[arg(long, env = "PLIMSOLL_MEMORY_LIMIT", value_name = "SIZE")]
+    pub memory_limit: Option<Size>,
     /// How log lines look [default: auto, text on a terminal and JSON otherwise]
     #[arg(long, env = "PLIMSOLL_LOG_FORMAT", value_enum)]
     pub log_format: Option<LogFormat>,
@@ -193,6 +197,7 @@ impl ServerKeys {
             api_key: self.api_key.or(lower.api_key),
             body_limit: self.body_limit.or(lower.body_limit),
             drain: self.drain.or(lower.drain),
+            memory_limit: self.memory_limit.or(lower.memory_limit),
             log_format: self.log_format.or(lower.log_format),
             log: self.log.or(lower.log),
             announce: self.announce.or(lower.announce),

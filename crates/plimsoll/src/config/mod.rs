@@ -38,6 +38,7 @@ const QUEUE: RangeInclusive<usize> = 1..=65_536;
 const MAX_PER_KEY: RangeInclusive<u32> = 1..=u32::MAX;
 const KV_MEMORY: RangeInclusive<Size> = Size(1 << 20)..=Size(1 << 50);
 const PARK: RangeInclusive<Size> = Size(0)..=Size(1 << 50);
+const MEMORY_LIMIT: RangeInclusive<Size> = Size(64 << 20)..=Size(1 << 50);
 const BODY_LIMIT: RangeInclusive<Size> = Size(1 << 10)..=Size(1 << 30);
 
 /// A server's configuration, every value in range.
@@ -48,6 +49,8 @@ pub struct Server {
     pub api_keys: Vec<ApiKey>,
     pub body_limit: u64,
     pub drain: Duration,
+    /// Bytes; `None`: what the machine or the control group has.
+    pub memory_limit: Option<u64>,
     pub log_format: LogFormat,
     pub log: String,
     pub announce: Option<PathBuf>,
@@ -132,6 +135,11 @@ pub fn server(wanted: &Wanted, flags: ServerKeys) -> anyhow::Result<Server> {
         api_keys,
         body_limit: body_limit.0,
         drain: keys.drain.unwrap_or(DEFAULT_DRAIN).0,
+        memory_limit: keys
+            .memory_limit
+            .map(|limit| in_range("memory_limit", limit, &MEMORY_LIMIT))
+            .transpose()?
+            .map(|limit| limit.0),
         log_format: keys.log_format.unwrap_or_default(),
         log: keys.log.unwrap_or_else(|| "info".to_owned()),
         announce: keys.announce,
