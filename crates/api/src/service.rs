@@ -200,6 +200,20 @@ pub trait EventStream: Stream<Item = Event> + Send {
     fn give_back(self: Pin<&mut Self>, delta: Delta) {
         drop(delta);
     }
+
+    /// When the engine had the request. By default it never had it.
+    fn engine_times(&self) -> EngineTimes {
+        EngineTimes::default()
+    }
+}
+
+/// When an engine had a request, whether it waited for its turn or was computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EngineTimes {
+    /// From handing the request over to its first event being there to be read.
+    pub to_first: Duration,
+    /// From handing the request over to its last event so far being there to be read.
+    pub to_last: Duration,
 }
 
 /// One thing that happened to a running request.

@@ -12,7 +12,7 @@ use plimsoll_api::service::Usage;
 use plimsoll_telemetry::Metrics;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request id taken from a client.
@@ -73,6 +73,11 @@ impl Exchange {
     /// What the request took.
     pub fn took(&self, usage: Usage) {
         self.notes().usage = usage;
+    }
+
+    /// The first byte of an answer is about to be written; the engine had the request for `engine` of the time until now.
+    pub fn handled(&self, engine: Duration) {
+        self.metrics.handled(self.began.elapsed().saturating_sub(engine));
     }
 
     /// How it ended: `ok` or a code of the error table.

@@ -4,6 +4,7 @@
 //! behaviour may go on.
 
 use std::io;
+use std::time::Duration;
 
 /// The longest name Linux keeps, in bytes.
 const NAME: usize = 15;
@@ -38,6 +39,12 @@ pub fn nice() -> io::Result<i32> {
     system::nice()
 }
 
+/// How long the calling thread has been computing. What is missing to the time that went by it was kept from it: it slept,
+/// or others had its core. Zero where the system cannot say.
+pub fn cpu_time() -> Duration {
+    system::cpu_time()
+}
+
 /// Keeps the calling thread, and threads it starts from now on, on one core.
 ///
 /// # Errors
@@ -62,9 +69,11 @@ pub fn pin_to_any(cores: &[usize]) -> io::Result<()> {
 mod system {
     use std::ffi::CString;
     use std::io;
+    use std::time::Duration;
 
     use rustix::process::{getpriority_process, setpriority_process};
     use rustix::thread::{CpuSet, gettid, sched_setaffinity, set_name as set_thread_name};
+    use rustix::time::{ClockId, clock_gettime};
 
     pub(super) fn set_name(name: &str) -> io::Result<()> {
         Ok(set_thread_name(&CString::new(name)?)?)
@@ -77,6 +86,11 @@ mod system {
 
     pub(super) fn nice() -> io::Result<i32> {
         Ok(getpriority_process(Some(gettid()))?)
+    }
+
+    pub(super) fn cpu_time() -> Duration {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
     }
 
     pub(super) fn pin_to(cores: &[usize]) -> io::Result<()> {
@@ -92,6 +106,11 @@ mod system {
 #[cfg(not(target_os = "linux"))]
 mod system {
     use std::io;
+    use std::time::Duration;
+
+    pub(super) fn cpu_time() -> Duration {
+        Duration::ZERO
+    }
 
     pub(super) fn set_name(_name: &str) -> io::Result<()> {
         unsupported()
@@ -150,6 +169,22 @@ mod tests {
         });
         assert_eq!(after, (19, "a-name-that-is-\n".to_owned()));
         assert_eq!(nice().expect("readable"), before);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_that_works_has_computed_and_one_that_sleeps_has_not() {
+        let computed = on_a_thread(|| {
+            let before = cpu_time();
+            while cpu_time() < before + Duration::from_millis(5) {}
+            cpu_time()
+        });
+        assert!(computed >= Duration::from_millis(5));
+        let slept = on_a_thread(|| {
+            std::thread::park_timeout(Duration::from_millis(20));
+            cpu_time()
+        });
+        assert!(slept < Duration::from_millis(20));
     }
 
     #[cfg(target_os = "linux")]

@@ -6,7 +6,7 @@ use crate::request::Item;
 use crate::text::Text;
 use futures_core::Stream;
 use plimsoll_api::error::{Error, Reason};
-use plimsoll_api::service::{Delta, Event, EventStream, Finish, TokenInfo, Usage};
+use plimsoll_api::service::{Delta, EngineTimes, Event, EventStream, Finish, TokenInfo, Usage};
 use plimsoll_model::detokenizer::Detokenizer;
 use plimsoll_model::stop::StopStrings;
 use plimsoll_pool::Reset;
@@ -291,6 +291,10 @@ impl Stream for Events {
 impl EventStream for Events {
     fn give_back(mut self: Pin<&mut Self>, delta: Delta) {
         self.reading.spare.give_back(delta);
+    }
+
+    fn engine_times(&self) -> EngineTimes {
+        self.items.control().told()
     }
 }
 

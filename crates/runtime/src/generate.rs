@@ -196,7 +196,9 @@ impl Served {
             items_per_step,
             arrived,
             deadlines,
+            handed_over: Instant::now(),
             has_started: false,
+            has_news: false,
             is_paused: false,
             admission,
         });

@@ -4,14 +4,14 @@ use crate::lane::Bell;
 use crate::link::{Needs, ToReader};
 use crate::pools::{Lent, Sequences};
 use plimsoll_api::error::Error;
-use plimsoll_api::service::Finish;
+use plimsoll_api::service::{EngineTimes, Finish};
 use plimsoll_kv::{BLOCK_TOKENS, BlockHash, Chain};
 use plimsoll_model::sampling::{Params, Sampler};
 use plimsoll_pool::Reset;
 use plimsoll_sched::{Deadlines, Expected, Refusal, SeqId, Ticket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::SeqCst, fence};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst, fence};
+use std::time::{Duration, Instant};
 
 /// A request on its way to, or in, a lane. Built where it arrives, so that the lane allocates nothing for it.
 pub(crate) struct Request {
@@ -26,7 +26,11 @@ pub(crate) struct Request {
     pub(crate) items_per_step: usize,
     pub(crate) arrived: Instant,
     pub(crate) deadlines: Deadlines,
+    /// When it was put into the mailbox.
+    pub(crate) handed_over: Instant,
     pub(crate) has_started: bool,
+    /// Something was put into the ring, and the reader was not woken.
+    pub(crate) has_news: bool,
     /// Its reader is slow, and its sequences are out of the batch.
     pub(crate) is_paused: bool,
     /// Dropped last: whoever sees the gate empty finds nothing of the request left.
@@ -115,7 +119,16 @@ impl Request {
 
     /// Puts an item into the ring without waking the reader.
     pub(crate) fn push(&mut self, item: Item) {
+        self.has_news = true;
         self.out.push(item);
+    }
+
+    /// Wakes the reader, and says when, if there is anything for it.
+    pub(crate) fn wake(&mut self) {
+        if std::mem::replace(&mut self.has_news, false) {
+            self.control().tell(self.handed_over.elapsed());
+            self.out.wake();
+        }
     }
 }
 
@@ -179,6 +192,8 @@ pub(crate) struct Control {
     resume_room: AtomicUsize,
     /// What the lane says of the prompt: so many of its tokens need not be computed.
     cached_tokens: AtomicU32,
+    /// Microseconds from handing over to when the lane first and last had something for the reader; 0: it had nothing yet.
+    told: [AtomicU64; 2],
     bell: Arc<Bell>,
 }
 
@@ -193,8 +208,8 @@ impl Control {
     /// For requests of up to so many continuations.
     pub(crate) fn new(most: usize, bell: Arc<Bell>) -> Self {
         let wishes = (0..most).map(|_| AtomicU8::new(WANTED)).collect();
-        let (sequences, paused, resume_room, cached_tokens) = Default::default();
-        Self { wishes, sequences, paused, resume_room, cached_tokens, bell }
+        let (sequences, paused, resume_room, cached_tokens, told) = Default::default();
+        Self { wishes, sequences, paused, resume_room, cached_tokens, told, bell }
     }
 
     /// A request has it from now on, with a ring of `capacity` items.
@@ -208,6 +223,7 @@ impl Control {
         self.wishes.iter().for_each(|wish| wish.store(WANTED, SeqCst));
         self.paused.store(false, SeqCst);
         self.cached_tokens.store(0, SeqCst);
+        self.told.iter().for_each(|told| told.store(0, SeqCst));
         self.sequences.store(0, SeqCst);
         self.resume_room.store(0, SeqCst);
     }
@@ -216,6 +232,7 @@ impl Control {
         self.wishes.iter().for_each(|wish| wish.store(GONE, SeqCst));
         self.paused.store(true, SeqCst);
         self.cached_tokens.store(u32::MAX, SeqCst);
+        self.told.iter().for_each(|told| told.store(1, SeqCst));
         self.sequences.store(usize::MAX, SeqCst);
         self.resume_room.store(usize::MAX, SeqCst);
     }
@@ -225,6 +242,7 @@ impl Control {
         is_wanted
             && !self.paused.load(SeqCst)
             && self.cached_tokens.load(SeqCst) == 0
+            && self.told.iter().all(|told| told.load(SeqCst) == 0)
             && self.sequences.load(SeqCst) == 0
             && self.resume_room.load(SeqCst) == 0
     }
@@ -259,6 +277,20 @@ impl Control {
     /// Room in the ring at which a paused request goes on.
     pub(crate) fn resume_room(&self) -> usize {
         self.resume_room.load(SeqCst)
+    }
+
+    /// The lane is about to wake the reader, so long after the request was handed over.
+    pub(crate) fn tell(&self, after: Duration) {
+        let after = u64::try_from(after.as_micros()).unwrap_or(u64::MAX).max(1);
+        self.told[0].compare_exchange(0, after, SeqCst, SeqCst).ok();
+        self.told[1].store(after, SeqCst);
+    }
+
+    /// When the lane had something for the reader.
+    pub(crate) fn told(&self) -> EngineTimes {
+        let [to_first, to_last] =
+            [&self.told[0], &self.told[1]].map(|told| Duration::from_micros(told.load(SeqCst)));
+        EngineTimes { to_first, to_last }
     }
 
     /// The lane says how many tokens of the prompt need not be computed.

@@ -109,23 +109,3 @@ async fn what_lanes_keep_is_given_back_and_computed_anew() {
     assert_eq!(bench.run(request(prompt, 40)).await.unwrap().texts, [expected]);
     bench.assert_nothing_left();
 }
-
-#[tokio::test]
-async fn a_limit_of_ones_own_holds_where_it_is_tighter() {
-    let (bench, machine) = (Bench::new(script(), config()), Machine::new(1_000));
-    // This process has 5,000 KiB, it says.
-    machine.write("proc/self/status", "VmHWM:\t6000 kB\nVmRSS:\t5000 kB\n");
-    for (limit, level) in
-        [(Some(100 << 20), 0.0), (Some(6_000 << 10), 1.0), (Some(5_000 << 10), 2.0), (None, 0.0)]
-    {
-        let config = MemoryConfig { limit, ..eager() };
-        let watch = MemoryWatch::start(&bench.runtime, machine.host(), config, Remedies::default()).unwrap();
-        until(&bench, LEVEL, |now| now == level).await;
-        let held_to = limit.map_or(10_000.0, |limit| limit as f64);
-        if level > 0.0 {
-            assert_eq!(bench.gauge("plimsoll_memory_limit_bytes"), held_to);
-        }
-        drop(watch);
-    }
-    bench.assert_nothing_left();
-}

@@ -18,6 +18,10 @@ const STEPS: &[f64] = &[
     0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15,
     0.25, 0.5, 1.0, 2.5,
 ];
+/// Bucket bounds in seconds for stalls of a lane; the target is 280 us at P99.
+const STALLS: &[f64] = &[
+    1e-5, 2e-5, 5e-5, 1e-4, 1.5e-4, 2e-4, 2.8e-4, 4e-4, 6e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0,
+];
 /// Bucket bounds in sequences.
 const BATCHES: &[f64] =
     &[1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 256.0];
@@ -83,6 +87,7 @@ pub struct ModelMetrics {
     e2e: Histogram,
     queue: Histogram,
     step: Histogram,
+    stall: Histogram,
     batch_size: Histogram,
     prompt_tokens: IntCounter,
     prefix_hit: IntCounter,
@@ -125,6 +130,11 @@ impl ModelMetrics {
             e2e: new.histogram("plimsoll_e2e_seconds", "From arrival to the last token.", WAITS),
             queue: new.histogram("plimsoll_queue_seconds", "From arrival to the first step.", WAITS),
             step: new.histogram("plimsoll_step_seconds", "One step of the engine.", STEPS),
+            stall: new.histogram(
+                "plimsoll_lane_stall_seconds",
+                "How much later than it could a step began, the lane's own computing excluded.",
+                STALLS,
+            ),
             batch_size: new.histogram("plimsoll_batch_size", "Sequences in a step.", BATCHES),
             prompt_tokens: new.counter("plimsoll_prompt_tokens_total", "Prompt tokens read."),
             prefix_hit: prefix.with_label_values(&["hit"]),
@@ -202,6 +212,11 @@ impl ModelMetrics {
         self.prefix_computed.inc_by(step.prompt_tokens as u64);
         self.prefix_hit.inc_by(step.shared_tokens as u64);
         self.generated_tokens.inc_by(step.generated_tokens as u64);
+    }
+
+    /// A step is about to begin, so much later than it could for a reason that is not compute.
+    pub fn stalled(&self, stall: Duration) {
+        self.stall.observe(stall.as_secs_f64());
     }
 
     /// A step panicked.

@@ -1,7 +1,7 @@
 //! The events of all prompts of a request, as one stream.
 
 use plimsoll_api::error::{Error, Reason};
-use plimsoll_api::service::{Delta, Event, EventStream, Generation, Usage};
+use plimsoll_api::service::{Delta, EngineTimes, Event, EventStream, Generation, Usage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -28,6 +28,7 @@ pub struct Happenings {
     usage: Usage,
     /// What was looked at already.
     peeked: Option<Happening>,
+    times: EngineTimes,
 }
 
 impl Happenings {
@@ -35,7 +36,15 @@ impl Happenings {
     pub fn new(admitted: Vec<Generation>, n: u32) -> Self {
         let unfinished = admitted.len();
         let sources = admitted.into_iter().map(|generation| Some(generation.events)).collect();
-        Self { sources, first: 0, n, unfinished, usage: Usage::default(), peeked: None }
+        Self {
+            sources,
+            first: 0,
+            n,
+            unfinished,
+            usage: Usage::default(),
+            peeked: None,
+            times: EngineTimes::default(),
+        }
     }
 
     /// Looks at the next happening, which still follows, unless it is a failure.
@@ -72,6 +81,8 @@ impl Happenings {
         for prompt in (self.first..count).chain(0..self.first) {
             while let Some(source) = &mut self.sources[prompt] {
                 let Poll::Ready(event) = source.as_mut().poll_next(context) else { break };
+                let source_times = source.engine_times();
+                self.note(source_times);
                 if let Some(happening) = self.take(prompt, event) {
                     self.first = (prompt + 1) % count;
                     return Poll::Ready(happening);
@@ -79,6 +90,15 @@ impl Happenings {
             }
         }
         Poll::Pending
+    }
+
+    /// The first of all prompts that has something ends the wait for the first byte.
+    fn note(&mut self, of_prompt: EngineTimes) {
+        let EngineTimes { to_first, to_last } = &mut self.times;
+        if to_first.is_zero() {
+            *to_first = of_prompt.to_first;
+        }
+        *to_last = of_prompt.to_last.max(*to_last);
     }
 
     fn take(&mut self, prompt: usize, event: Option<Event>) -> Option<Happening> {
@@ -101,6 +121,11 @@ impl Happenings {
                 Some(Happening::Failed(Error::new(Reason::Internal, "the answer broke off without an end")))
             }
         }
+    }
+
+    /// When the engine had the request, all its prompts together.
+    pub fn engine_times(&self) -> EngineTimes {
+        self.times
     }
 
     /// Takes a delta back that was read: see [`EventStream::give_back`].

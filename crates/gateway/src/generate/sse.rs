@@ -17,6 +17,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
@@ -38,6 +39,8 @@ pub fn response<D: Dialect>(
         dialect,
         frames: Frames::new(head, D::CHUNK, include_usage, Buffer::of(&app.frames)),
         quiet: app.config.keep_alive.map(Quiet::new),
+        engine: Duration::ZERO,
+        has_begun: false,
         closing: Box::pin(app.closing.clone().cancelled_owned()),
         exchange,
     };
@@ -52,6 +55,9 @@ struct Sse<D> {
     dialect: D,
     frames: Frames,
     quiet: Option<Quiet>,
+    /// What the engine took until there was something to write.
+    engine: Duration,
+    has_begun: bool,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
     exchange: Arc<Exchange>,
 }
@@ -66,6 +72,9 @@ impl<D: Dialect> Stream for Sse<D> {
         }
         this.write_what_happened(context);
         if let Some(bytes) = this.frames.take() {
+            if !std::mem::replace(&mut this.has_begun, true) {
+                this.exchange.handled(this.engine);
+            }
             if let Some(quiet) = &mut this.quiet {
                 quiet.broken = true;
             }
@@ -85,7 +94,9 @@ impl<D: Dialect> Sse<D> {
     fn write_what_happened(&mut self, context: &mut Context<'_>) {
         while self.frames.len() < FRAMES_AT_ONCE {
             let Some(happenings) = &mut self.happenings else { return };
-            match happenings.poll_next(context) {
+            let polled = happenings.poll_next(context);
+            self.engine = happenings.engine_times().to_first;
+            match polled {
                 Poll::Ready(Happening::Delta(delta)) => {
                     self.dialect.chunk(&delta, &mut self.frames);
                     happenings.give_back(delta);

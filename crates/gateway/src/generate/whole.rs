@@ -30,7 +30,9 @@ pub async fn response<D: Dialect>(
             }
             Happening::Done(usage) => {
                 exchange.took(usage);
-                return Ok(dialect.whole(&choices, usage.into(), &head));
+                let answer = dialect.whole(&choices, usage.into(), &head);
+                exchange.handled(happenings.engine_times().to_last);
+                return Ok(answer);
             }
             Happening::Failed(error) => return Err(error),
         }

@@ -5,6 +5,7 @@
 //! - [`roster`]: the requests the thread has.
 //! - [`moves`]: blocks are copied, parked and brought back, before a step.
 //! - [`deliver`]: from logits to tokens in the rings.
+//! - [`stall`]: steps that begin later than they could.
 //! - [`spare`]: memory of blocks that no sequence needs, and how it goes back.
 //! - [`warm_up`]: what steps cost, measured before serving.
 
@@ -13,6 +14,7 @@ mod deliver;
 mod moves;
 mod roster;
 mod spare;
+mod stall;
 mod warm_up;
 mod worker;
 

@@ -104,7 +104,7 @@ impl Roster {
     pub(super) fn settle(&mut self, touched: impl Iterator<Item = SeqId>) {
         for seq in touched {
             if let Some((i, _)) = self.find(seq) {
-                self.requests[i].out.wake();
+                self.requests[i].wake();
                 self.pause_if_full(i);
             }
         }
@@ -151,7 +151,7 @@ impl Roster {
         self.events.extend(request.running().map(Event::Cancelled));
         request.sequences.iter_mut().for_each(|sequence| sequence.is_done = true);
         request.push(Item::Failed(Box::new(error.clone())));
-        request.out.wake();
+        request.wake();
         true
     }
 

@@ -5,6 +5,7 @@ use super::deliver::{Delivery, Scratch};
 use super::moves::Mover;
 use super::roster::Roster;
 use super::spare::Shedder;
+use super::stall::Stall;
 use super::{LaneParts, Phase, Shared, warm_up};
 use crate::park::Store;
 use crate::turnstile::Turnstile;
@@ -61,6 +62,7 @@ pub(super) fn run(
         plan,
         spans: Vec::with_capacity(limits.max_seqs),
         shared_tokens: 0,
+        stall: Stall::now(),
         max_seqs: limits.max_seqs,
     };
     worker.publish();
@@ -106,6 +108,7 @@ struct Worker<'a> {
     scratch: Scratch,
     /// Prompt tokens that the sequences that joined with this plan need not compute.
     shared_tokens: usize,
+    stall: Stall,
     max_seqs: usize,
 }
 
@@ -135,7 +138,9 @@ impl Worker<'_> {
                 self.step();
             } else if self.roster.events.is_empty() && !self.shedder.is_due() {
                 let until = self.plan.wake.map(|wake| self.shared.begun + wake);
-                self.shared.bell.sleep(&sleeper, until, || !self.shared.mailbox.is_empty());
+                self.stall.sleeps();
+                let called = self.shared.bell.sleep(&sleeper, until, || !self.shared.mailbox.is_empty());
+                self.stall.slept(called);
             }
         }
         self.take_in();
@@ -203,6 +208,7 @@ impl Worker<'_> {
     }
 
     fn step(&mut self) {
+        self.shared.metrics.stalled(self.stall.ends());
         let turnstile = self.turnstile.clone();
         let turn = turnstile.take();
         let started = Instant::now();
@@ -222,6 +228,7 @@ impl Worker<'_> {
             Ok(Err(error)) => self.fail(&error.to_string(), false),
             Err(panic) => self.fail(&message(&*panic), true),
         }
+        self.stall = Stall::now();
     }
 
     fn compute(&mut self) -> Result<(), StepError> {

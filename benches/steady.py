@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Lane stalls and handling times of the release server under full decode load, over loopback.
+
+    python3 benches/steady.py MODEL.gguf [--streams 16] [--seconds 20] [--plimsoll target/release/plimsoll]
+
+So many streams at once, each begun when the one before it ended; every fourth request brings a prompt of 500 words, the others a
+short one of their own. Both figures are the server's, from its histograms: what is printed is the upper bound of the bucket that
+holds the quantile, and the share that keeps the target. docs/metrics.md defines both.
+"""
+
+import argparse
+import asyncio
+import json
+import pathlib
+import re
+import time
+import urllib.request
+
+from serve import free_port, serving
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TARGETS = {"plimsoll_lane_stall_seconds": 280e-6, "plimsoll_handling_seconds": 5e-3}
+
+
+async def stream(port, number, tokens):
+    """One request, read to its end. Returns whether it was served."""
+    words = 500 if number % 4 == 0 else 20
+    body = json.dumps({"prompt": f"Story {number}. " + "Once upon a time " * (words // 4), "max_tokens": tokens, "stream": True,
+                       "ignore_eos": True}).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    status = await reader.readline()
+    while await reader.read(65536):
+        pass
+    writer.close()
+    return b" 200 " in status
+
+
+async def load(port, args):
+    """Keeps the streams going. Returns how many were served, and how many refused."""
+    until, served, refused, number = time.monotonic() + args.seconds, 0, 0, iter(range(1 << 30))
+
+    async def client():
+        nonlocal served, refused
+        while time.monotonic() < until:
+            if await stream(port, next(number), args.tokens):
+                served += 1
+            else:
+                refused += 1
+                await asyncio.sleep(0.05)
+
+    await asyncio.gather(*(client() for _ in range(args.streams)))
+    return served, refused
+
+
+def histogram(text, name):
+    """Cumulative counts by bucket bound."""
+    found = re.findall(rf'^{name}_bucket{{.*?le="([^"]+)"}} (\d+)$', text, re.M)
+    return [(float(bound), int(count)) for bound, count in found]
+
+
+def report(name, before, after):
+    target = TARGETS[name]
+    counts = [(bound, count - old) for (bound, count), (_, old) in zip(after, before)]
+    total = counts[-1][1]
+    at = lambda share: next(bound for bound, count in counts if count >= share * total)
+    kept = max(count for bound, count in counts if bound <= target * 1.0001) / total
+    print(f"| {name} | {total} | {at(0.5) * 1e6:.0f} | {at(0.99) * 1e6:.0f} | {target * 1e6:.0f} | {100 * kept:.2f} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--streams", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--tokens", type=int, default=100)
+    parser.add_argument("--plimsoll", default=ROOT / "target/release/plimsoll")
+    parser.add_argument("--log", default=ROOT / "target/steady.log")
+    args = parser.parse_args()
+    port, admin = free_port(), free_port()
+    command = [args.plimsoll, "serve", f"bench={args.model}", "--http", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}"]
+    with serving(command, port, args.log):
+        scrape = lambda: urllib.request.urlopen(f"http://127.0.0.1:{admin}/metrics").read().decode()
+        asyncio.run(load(port, argparse.Namespace(**{**vars(args), "seconds": 2})))
+        before = scrape()
+        served, refused = asyncio.run(load(port, args))
+        after = scrape()
+    tokens = sum(int(re.search(r"^plimsoll_generated_tokens_total{.*?} (\d+)$", text, re.M)[1]) * sign
+                 for text, sign in ((after, 1), (before, -1)))
+    print(f"{args.streams} streams, {args.seconds:.0f} s: {served} served, {refused} refused, {tokens / args.seconds:.0f} tokens/s")
+    print("| | events | P50, us | P99, us | target | kept, % |\n| --- | ---: | ---: | ---: | ---: | ---: |")
+    for name in TARGETS:
+        report(name, histogram(before, name), histogram(after, name))
+
+
+if __name__ == "__main__":
+    main()
