@@ -248,7 +248,8 @@ struct Visit<'a> {
     ask: &'a Ask,
     /// Seconds.
     now: f64,
-    /// Nobody else is in flight.
+    /// Nobody else had a place. Then the prediction is not asked: a model of costs that has gone wrong is put right by
+    /// work alone.
     is_alone: bool,
     /// Its tenant has more than its share.
     is_over: bool,
@@ -363,7 +364,9 @@ impl Shared {
         let until = first_by.map_or(HORIZON, |by| by.max(0.0) + HORIZON);
         let seen = forecast(view, visit.now, f64::from(self.door.places), &newcomer, until);
         let at_most = seen.first + view.margin[terms.class.index()] * (seen.first + BLUR);
-        if !visit.is_alone {
+        // Somebody may have come in since it was found to be alone.
+        let is_alone = visit.is_alone && newcomer.waiting <= 0.0 && newcomer.tokens <= 0.0 && own == 0;
+        if !is_alone {
             let late = |by: Option<f64>, at: f64| by.map_or(0.0, |by| at - by);
             let last = at_most + self.output(visit.ask, view) * seen.step.max(seen.decoding);
             let over =

@@ -2,9 +2,8 @@
 
 use crate::cost::Rates;
 use crate::promise::Class;
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, fence};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::fence;
 
 /// Powers of two in [`View::ends`].
 pub const ENDS: usize = 10;

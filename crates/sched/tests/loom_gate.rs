@@ -3,6 +3,9 @@
 #![cfg(loom)]
 
 use loom::thread;
+use plimsoll_sched::Terms;
+use plimsoll_sched::cost::Rates;
+use plimsoll_sched::view::View;
 use plimsoll_sched::{Ask, Bounds, Door, Gate, Refusal, Snapshot, Ticket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,5 +78,52 @@ fn nobody_comes_in_after_it_closed() {
         assert_eq!(admit(&gate, 1, 1).unwrap_err(), Refusal::Closed);
         drop(thread.join().unwrap());
         assert_eq!(gate.in_flight(), (0, 0));
+    });
+}
+
+/// A lane that prefills a token per millisecond, for requests of 100 tokens that must begin within 150 ms.
+fn timed() -> Gate {
+    let snapshot = Arc::new(Snapshot::default());
+    let rates = Rates { base: 1e-3, prefill: 1e-3, decode: 1e-3, kv: 0.0 };
+    snapshot.set_view(&View { rates, best: rates, ..View::default() });
+    let bounds = Bounds { sequences: 10, tokens: 10_000, per_tenant: u32::MAX };
+    Gate::new(Door { bounds, places: 4, tenants: 1 }, snapshot)
+}
+
+fn knock(gate: &Gate) -> Result<Ticket, Refusal> {
+    let terms = Terms { ttft: Some(Duration::from_millis(150)), ..Terms::default() };
+    let arrived = Duration::ZERO;
+    let ask = Ask { sequences: 1, tokens: 100, prompt: 100, max_tokens: None, terms, arrived, tenant: 0 };
+    gate.try_admit(Duration::ZERO, &ask)
+}
+
+#[test]
+fn two_at_once_do_not_both_take_the_time_that_one_has() {
+    loom::model(|| {
+        let gate = timed();
+        let other = gate.clone();
+        let thread = thread::spawn(move || knock(&other).ok());
+        let here = knock(&gate).ok();
+        let there = thread.join().unwrap();
+        assert!(here.is_none() || there.is_none(), "both were let in");
+        drop((here, there));
+        assert_eq!((gate.in_flight(), gate.coming()), ((0, 0), (0, 0)));
+        assert!(knock(&gate).is_ok(), "it opens again");
+    });
+}
+
+#[test]
+fn who_is_coming_is_counted_once_until_the_planner_has_it() {
+    loom::model(|| {
+        let gate = timed();
+        let mut ticket = knock(&gate).unwrap();
+        let other = gate.clone();
+        let thread = thread::spawn(move || drop(knock(&other)));
+        ticket.correct(120, 90).unwrap();
+        ticket.arrived();
+        thread.join().unwrap();
+        assert_eq!((gate.coming(), gate.in_flight()), ((0, 0), (1, 120)));
+        drop(ticket);
+        assert_eq!((gate.coming(), gate.in_flight()), ((0, 0), (0, 0)));
     });
 }
