@@ -50,10 +50,10 @@ def requantized(binaries, model):
     return out
 
 
-def ours(args, model):
+def ours(args, model, kv):
     batches = ",".join(map(str, args.batch))
     report = json.loads(run(args.plimsoll, "bench", "engine", model, "--json", "--threads", args.threads, "--depth", args.depth,
-                            "--steps", args.steps, "--batch", batches))
+                            "--steps", args.steps, "--batch", batches, "--kv-type", kv))
     rates = {f"prefill {row['tokens']}": row["tokens_per_second"] for row in report["prefill"]}
     return rates | {f"decode {row['batch']}": row["tokens_per_second"] for row in report["decode"]}
 
@@ -89,22 +89,24 @@ def main():
     if "Q4_0" in args.peer_files:
         files["Q4_0"] = requantized(binaries, args.model)
     kinds = [(name, flash) for name in args.peer_files.split(",") for flash in ("off", "on")]
-    runs = {"plimsoll": []} | {f"{name} fa={flash}": [] for name, flash in kinds}
+    own = {"plimsoll": "f16", "plimsoll q8 KV": "q8"}
+    runs = {name: [] for name in own} | {f"{name} fa={flash}": [] for name, flash in kinds}
     for round in range(args.rounds):
         print(f"round {round + 1} of {args.rounds}", file=sys.stderr)
-        runs["plimsoll"].append(ours(args, args.model))
+        for name, kv in own.items():
+            runs[name].append(ours(args, args.model, kv))
         for name, flash in kinds:
             runs[f"{name} fa={flash}"].append(theirs(args, binaries, files[name], flash))
 
     medians = {name: {row: statistics.median(r[row] for r in rounds) for row in rounds[0]} for name, rounds in runs.items()}
-    peers = [name for name in medians if name != "plimsoll"]
-    print("| | plimsoll | " + " | ".join(peers) + " | to the best | to the file as it is |")
-    print("| --- |" + " ---: |" * (len(peers) + 3))
-    for row, own in medians["plimsoll"].items():
+    peers = [name for name in medians if name not in own]
+    print("| | " + " | ".join(medians) + " | to the best | with q8 KV | to the file as it is |")
+    print("| --- |" + " ---: |" * (len(medians) + 3))
+    for row, rate in medians["plimsoll"].items():
         best = max(medians[p][row] for p in peers)
         same = max((medians[p][row] for p in peers if p.startswith("as-is")), default=float("nan"))
-        cells = " | ".join(f"{medians[p][row]:.0f}" for p in peers)
-        print(f"| {row} | {own:.0f} | {cells} | {own / best:.2f} | {own / same:.2f} |")
+        cells = " | ".join(f"{medians[name][row]:.0f}" for name in medians)
+        print(f"| {row} | {cells} | {rate / best:.2f} | {medians['plimsoll q8 KV'][row] / best:.2f} | {rate / same:.2f} |")
 
 
 if __name__ == "__main__":

@@ -168,8 +168,7 @@ impl Writer<'_> {
         let sum = s.isum(s.iadd(q[0], q[1]));
         // Halves, as in the formats' reference kernels, whose rounding this engine follows.
         let scale = peak * (1.0 / 127.0);
-        let (half, bias) = (s.half(s.splat(scale)), s.half(s.splat(scale * sum as f32)));
-        let (scale, bias) = (s.largest(half), s.largest(bias));
+        let (scale, bias) = (s.half(scale), s.half(scale * sum as f32));
         let at = row * (self.width / BLOCK) + block;
         // SAFETY: the block is this thread's by the caller's word; `part` checks the bounds.
         unsafe {

@@ -8,7 +8,7 @@ use crate::Compute;
 use crate::activations::{Activations, Writer};
 use crate::isa::Kernel;
 use crate::rope::MAX_HEAD;
-use crate::segment::{Context, MAX_ROWS, Rows, SCORES, SEGMENT, merge, segment};
+use crate::segment::{Context, MAX_ROWS, ROOM, Rows, SEGMENT, merge, segment};
 use crate::shared::Shared;
 use crate::simd::Simd;
 use crate::slab::{BLOCK_TOKENS, Slab};
@@ -95,7 +95,7 @@ impl AttentionPlan {
         assert!(shape.head_dim <= MAX_HEAD, "head width {} over {MAX_HEAD}", shape.head_dim);
         let (segments, split) = (context.div_ceil(SEGMENT), split_below(compute.threads()));
         let tile = MAX_ROWS.max(heads / shape.heads) * (shape.head_dim + 2);
-        compute.reserve(SCORES + 2 * tile);
+        compute.reserve(ROOM + 2 * tile);
         let cut = Cut {
             heads,
             kv_heads: shape.heads,
@@ -201,11 +201,12 @@ impl Compute {
         let step = Step { plan, queries, layer, slab, to, partial: Shared::new(partial) };
         if step.plan.parts.is_empty() {
             self.by_chunks(step.plan.items.len(), |isa, i, scratch| {
-                isa.run(Whole { step: &step, item: step.plan.items[i], scratch });
+                isa.run(Attend { step: &step, item: step.plan.items[i], part: None, scratch });
             });
         } else {
             self.by_chunks(step.plan.parts.len(), |isa, i, scratch| {
-                isa.run(OnePart { step: &step, part: step.plan.parts[i], scratch });
+                let Part { item, segment, partial } = step.plan.parts[i];
+                isa.run(Attend { step: &step, item, part: Some((segment, partial)), scratch });
             });
             self.by_chunks(step.plan.items.len(), |isa, i, scratch| {
                 isa.run(Merge { step: &step, item: step.plan.items[i], scratch });
@@ -244,6 +245,8 @@ impl Step<'_> {
         let blocks = self.plan.end(item).div_ceil(BLOCK_TOKENS);
         let page_at = |block| self.slab.page_at(self.layer, block, item.head);
         Context {
+            stored: self.slab.shape().stored,
+            page: self.slab.shape().page(),
             halves: &self.slab.halves,
             first: page_at(0),
             stride: page_at(1) - page_at(0),
@@ -266,45 +269,40 @@ impl Step<'_> {
     }
 }
 
-struct Whole<'a> {
+/// The whole of an item, or one segment of it.
+struct Attend<'a> {
     step: &'a Step<'a>,
     item: Item,
+    /// The segment, and where its results go.
+    part: Option<(usize, usize)>,
     scratch: &'a mut [f32],
 }
 
-impl Kernel for Whole<'_> {
+impl Kernel for Attend<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let (rows, context) = (self.step.rows(&self.item), self.step.context(&self.item));
         let size = self.step.plan.results(&self.item);
-        let (scores, rest) = self.scratch.split_at_mut(SCORES);
+        let (room, rest) = self.scratch.split_at_mut(ROOM);
         let (merged, rest) = rest.split_at_mut(size);
-        for index in 0..self.step.plan.end(&self.item).div_ceil(SEGMENT) {
-            if index == 0 {
-                segment(s, &rows, &context, index, scores, merged);
-            } else {
-                segment(s, &rows, &context, index, scores, &mut rest[..size]);
+        let all = 0..self.step.plan.end(&self.item).div_ceil(SEGMENT);
+        let segments = self.part.map_or(all, |(segment, _)| segment..segment + 1);
+        for index in segments {
+            let to = match self.part {
+                // SAFETY: each part has a place of its own.
+                Some((_, partial)) => unsafe { self.step.partial.part(partial, size) },
+                None if index == 0 => &mut *merged,
+                None => &mut rest[..size],
+            };
+            // The one place that calls it: it is all the code there is, for every instruction set.
+            segment(s, &rows, &context, index, room, to);
+            if self.part.is_none() && index > 0 {
                 merge(merged, &rest[..size], rows.head_dim);
             }
         }
-        self.step.finish(&self.item, merged);
-    }
-}
-
-struct OnePart<'a> {
-    step: &'a Step<'a>,
-    part: Part,
-    scratch: &'a mut [f32],
-}
-
-impl Kernel for OnePart<'_> {
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let Part { item, segment: index, partial } = self.part;
-        // SAFETY: each part has a place of its own.
-        let results = unsafe { self.step.partial.part(partial, self.step.plan.results(&item)) };
-        let (rows, context) = (self.step.rows(&item), self.step.context(&item));
-        segment(s, &rows, &context, index, &mut self.scratch[..SCORES], results);
+        if self.part.is_none() {
+            self.step.finish(&self.item, merged);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What computes: an instruction set, a team of threads, and scratch memory for each of them.
 
 use crate::isa::Isa;
+use crate::product::GATED_SCRATCH;
 use crate::shared::Shared;
 use crate::team::Team;
 use plimsoll_pool::AlignedBuf;
@@ -18,7 +19,9 @@ pub struct Compute {
 impl Compute {
     /// Computes with `isa` on `team`.
     pub fn new(isa: Isa, team: Team) -> Self {
-        Self { isa, team, scratch: AlignedBuf::zeroed(0), share: 0 }
+        let mut compute = Self { isa, team, scratch: AlignedBuf::zeroed(0), share: 0 };
+        compute.reserve(GATED_SCRATCH);
+        compute
     }
 
     /// The instruction set.

@@ -41,5 +41,5 @@ pub use isa::Isa;
 pub use matrix::{Matrix, Packed, Stored};
 pub use product::{Activation, Product};
 pub use rope::{Heads, Slot};
-pub use slab::{Slab, SlabShape};
+pub use slab::{KvType, Slab, SlabShape};
 pub use team::Team;

@@ -6,17 +6,17 @@ use crate::activations::{Activations, View, Writer};
 use crate::floats::{Brain, Floats, Half, Single};
 use crate::isa::Kernel;
 use crate::matrix::{BLOCK, Matrix, Packed, Q4_BLOCK_BYTES, Q8_BLOCK_BYTES};
-use crate::quantized::{Bytes, Nibbles, Spread};
+use crate::quantized::{Bytes, Nibbles};
 use crate::shared::Shared;
 use crate::simd::{LANES, Simd, exp};
 use crate::tile::{MAX_COLUMNS, MAX_PANELS, Panel, TILE, most_rows, tile};
 use std::ops::Range;
 
-/// From how many rows on it pays to spread nibbles to bytes first.
-const SPREAD_ROWS: usize = 17;
-
 /// Rows of a gated product whose gate and up columns are kept in scratch at a time.
 const MAX_GATED_ROWS: usize = 512;
+
+/// f32 of scratch for them.
+pub(crate) const GATED_SCRATCH: usize = 2 * MAX_GATED_ROWS * BLOCK;
 
 /// Units (pairs of panels) a chunk should hold at least, so that claiming it is small beside computing it.
 const CHUNKS_PER_THREAD: usize = 8;
@@ -41,14 +41,6 @@ pub enum Activation {
 }
 
 impl Compute {
-    /// Makes room for products with `matrix`. Called when a model is loaded.
-    pub fn prepare(&mut self, matrix: &Matrix) {
-        self.reserve(2 * MAX_GATED_ROWS * BLOCK);
-        if matrix.packed() == Packed::Q4 {
-            self.reserve(2 * MAX_GATED_ROWS * BLOCK + Spread::scratch(matrix.blocks()));
-        }
-    }
-
     /// Computes up to `N` products of the first `rows` rows of `x`.
     ///
     /// # Panics
@@ -69,20 +61,13 @@ impl Compute {
             (first..units, product.weights, target)
         });
         let (view, chunks) = (x.view(), units.min(CHUNKS_PER_THREAD * self.threads()));
-        self.by_chunks(chunks, |isa, chunk, scratch| {
+        self.by_chunks(chunks, |isa, chunk, _| {
             let mine = chunk * units / chunks..(chunk + 1) * units / chunks;
             for (range, weights, target) in &jobs {
                 let part = mine.start.max(range.start)..mine.end.min(range.end);
                 if !part.is_empty() {
                     let units = part.start - range.start..part.end - range.start;
-                    isa.run(Multiply {
-                        x: view,
-                        rows,
-                        weights,
-                        units,
-                        target: *target,
-                        scratch: &mut *scratch,
-                    });
+                    isa.run(Multiply { x: view, rows, weights, units, target: *target });
                 }
             }
         });
@@ -156,14 +141,12 @@ impl Target<'_> {
 /// Multiplies all rows with the pair of panels `unit` of `weights`.
 ///
 /// # Safety
-/// `x` has `rows` rows that fit `weights`; `unit` is one of its pairs of panels; `scratch` is this thread's, aligned,
-/// and large enough ([`Compute::prepare`]); the columns of `target` are this thread's.
+/// `x` has `rows` rows that fit `weights`; `unit` is one of its pairs of panels; the columns of `target` are this thread's.
 #[inline(always)]
 unsafe fn unit<S: Simd>(
     s: S,
     (x, rows): (&View, usize),
     (weights, unit): (&Matrix, usize),
-    scratch: &mut [f32],
     target: Target<'_>,
 ) {
     let (first, blocks, inputs) = (unit * MAX_PANELS, weights.blocks(), weights.inputs());
@@ -175,12 +158,7 @@ unsafe fn unit<S: Simd>(
             Packed::Q4 => {
                 let stride = blocks * Q4_BLOCK_BYTES;
                 let nibbles = Nibbles { weights: start.add(first * stride), stride };
-                if rows < SPREAD_ROWS {
-                    tiles(s, x, (nibbles, panels), target);
-                } else {
-                    let spread = Spread::new(s, nibbles, panels, blocks, scratch);
-                    tiles(s, x, (spread, panels), target);
-                }
+                tiles(s, x, (nibbles, panels), target);
             }
             Packed::Q8 => {
                 let at = first * blocks;
@@ -234,7 +212,6 @@ struct Multiply<'a> {
     weights: &'a Matrix,
     units: Range<usize>,
     target: Target<'a>,
-    scratch: &'a mut [f32],
 }
 
 impl Kernel for Multiply<'_> {
@@ -245,7 +222,7 @@ impl Kernel for Multiply<'_> {
             let columns = (self.weights.outputs() - column).min(MAX_COLUMNS);
             let target = Target { column, columns, ..self.target };
             // SAFETY: shapes were checked by `products`; the chunk's units are inside the matrix and its own.
-            unsafe { unit(s, (&self.x, self.rows), (self.weights, u), self.scratch, target) };
+            unsafe { unit(s, (&self.x, self.rows), (self.weights, u), target) };
         }
     }
 }
@@ -264,8 +241,7 @@ struct Gated<'a> {
 impl Kernel for Gated<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let (raw, scratch) = self.scratch.split_at_mut(2 * MAX_GATED_ROWS * BLOCK);
-        let raw = Shared::new(raw);
+        let raw = Shared::new(&mut self.scratch[..GATED_SCRATCH]);
         for block in self.units {
             for first in (0..self.rows).step_by(MAX_GATED_ROWS) {
                 let rows = MAX_GATED_ROWS.min(self.rows - first);
@@ -275,7 +251,7 @@ impl Kernel for Gated<'_> {
                         Target { out: raw, stride: 2 * BLOCK, column: i * BLOCK, columns: BLOCK, add: false };
                     // SAFETY: shapes were checked by `gated`; a block of 32 columns is a pair of panels; the scratch is
                     // this thread's.
-                    unsafe { unit(s, (&x, rows), (weights, block), scratch, target) };
+                    unsafe { unit(s, (&x, rows), (weights, block), target) };
                 }
                 for row in 0..rows {
                     // SAFETY: the scratch is this thread's, the block of `to` this chunk's; vectors lie inside them.

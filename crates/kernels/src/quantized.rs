@@ -3,7 +3,7 @@
 use crate::activations::View;
 use crate::matrix::{BLOCK, Q4_BLOCK_BYTES, Q8_BLOCK_BYTES};
 use crate::simd::{LANES, Simd};
-use crate::tile::{MAX_PANELS, Panel, TILE, put};
+use crate::tile::{Panel, TILE, put};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -140,107 +140,6 @@ impl Quantized for Nibbles {
                     }
                     for p in 0..P {
                         sums[r][p] = s.dot4(sums[r][p], high[p], b);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Q4 with its nibbles spread to bytes and its scales to f32, for many rows.
-#[derive(Clone, Copy)]
-pub(crate) struct Spread {
-    pub(crate) weights: *const u8,
-    /// Per block 16 scales and 16 minimums.
-    pub(crate) scales: *const f32,
-    /// Blocks from one panel to the next.
-    pub(crate) blocks: usize,
-}
-
-impl Spread {
-    /// f32 of scratch that two panels of `blocks` blocks take.
-    pub(crate) const fn scratch(blocks: usize) -> usize {
-        MAX_PANELS * blocks * (Q8_BLOCK_BYTES / 4 + 2 * LANES)
-    }
-
-    /// Spreads `panels` panels into `scratch`.
-    ///
-    /// # Safety
-    /// The panels are readable; `scratch` is aligned to 64 bytes.
-    #[inline(always)]
-    pub(crate) unsafe fn new<S: Simd>(
-        s: S,
-        from: Nibbles,
-        panels: usize,
-        blocks: usize,
-        scratch: &mut [f32],
-    ) -> Self {
-        let (weights, scales) =
-            scratch[..Self::scratch(blocks)].split_at_mut(MAX_PANELS * blocks * Q8_BLOCK_BYTES / 4);
-        let to = weights.as_mut_ptr().cast::<u8>();
-        for p in 0..panels {
-            for block in 0..blocks {
-                let at = p * blocks + block;
-                if p == 0 {
-                    from.prefetch::<S, MAX_PANELS>(s, block);
-                }
-                // SAFETY: the source by the caller's word; the target has room for the panels, and each group starts
-                // at a multiple of 64 bytes.
-                unsafe {
-                    let (scale, minimum) = from.scale(s, p, block);
-                    let lanes = scales.as_mut_ptr().add(at * 2 * LANES);
-                    s.store(lanes, scale);
-                    s.store(lanes.add(LANES), minimum);
-                    for group in 0..4 {
-                        let w = from.weights.add(p * from.stride + block * Q4_BLOCK_BYTES + 64 + group * 64);
-                        let w = s.load_w(w);
-                        s.store_w(to.add(at * Q8_BLOCK_BYTES + group * 128), s.low4(w));
-                        s.store_w(to.add(at * Q8_BLOCK_BYTES + group * 128 + 64), s.high4(w));
-                    }
-                }
-            }
-        }
-        Self { weights: to, scales: scales.as_ptr(), blocks }
-    }
-}
-
-impl Quantized for Spread {
-    const MINIMUM: bool = true;
-
-    #[inline(always)]
-    fn start<S: Simd>(self, s: S, _sum: i32) -> S::I {
-        s.isplat(0)
-    }
-
-    #[inline(always)]
-    unsafe fn scale<S: Simd>(self, s: S, p: usize, block: usize) -> (S::F, S::F) {
-        // SAFETY: each block has 32 f32.
-        unsafe {
-            let at = self.scales.add((p * self.blocks + block) * 2 * LANES);
-            (s.load(at), s.load(at.add(LANES)))
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn dot<S: Simd, const R: usize, const P: usize>(
-        self,
-        s: S,
-        block: usize,
-        a: [*const i8; R],
-        sums: &mut [[S::I; P]; R],
-    ) {
-        for group in 0..8 {
-            // SAFETY: a block has eight groups of 64 aligned bytes, and 32 bytes of activations.
-            unsafe {
-                let at = block * Q8_BLOCK_BYTES + group * 64;
-                let mut w = [s.load_w(self.weights.add(at)); P];
-                for p in 1..P {
-                    w[p] = s.load_w(self.weights.add(p * self.blocks * Q8_BLOCK_BYTES + at));
-                }
-                for r in 0..R {
-                    let a = four(a[r], group * 4);
-                    for p in 0..P {
-                        sums[r][p] = s.dot4(sums[r][p], w[p], a);
                     }
                 }
             }

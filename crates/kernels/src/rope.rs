@@ -5,9 +5,10 @@
 
 use crate::Compute;
 use crate::isa::Kernel;
+use crate::matrix::BLOCK;
 use crate::shared::Shared;
 use crate::simd::{LANES, Simd};
-use crate::slab::{BLOCK_TOKENS, Slab};
+use crate::slab::{BLOCK_TOKENS, BytePage, KvType, Slab};
 use std::ops::Range;
 
 /// Where a row of a step goes in the KV cache.
@@ -76,6 +77,7 @@ impl Compute {
             first: pages.0,
             stride: pages.1 - pages.0,
             page: shape.page(),
+            stored: shape.stored,
             cache,
         };
         self.by_rows(rows, |isa, _, range| isa.run(Rows { turn: &store, range }));
@@ -99,6 +101,7 @@ struct Turn<'a> {
     stride: usize,
     /// Halves of a page.
     page: usize,
+    stored: KvType,
     cache: Shared<'a, u16>,
 }
 
@@ -127,18 +130,28 @@ impl Kernel for Rows<'_> {
 }
 
 impl Turn<'_> {
-    /// Writes key and value of one row and head. Halves hold up to 65504: what is larger is written as that, so that
-    /// one sequence's overflow does not turn into infinities.
+    /// Writes key and value of one row and head.
     #[inline(always)]
     fn store<S: Simd>(&self, s: S, row: usize, head: usize, (cos, sin): (&[f32], &[f32])) {
         let (dim, slot) = (self.head_dim, self.slots[row]);
         let from = (row * self.kv_heads + head) * dim;
         let at = self.first + slot.block as usize * self.stride + head * self.page;
-        let place = slot.place as usize;
         let mut key = [0.0f32; MAX_HEAD];
         let key = &mut key[..dim];
         key.copy_from_slice(&self.keys[from..][..dim]);
         rotate(key, cos, sin);
+        let (value, place) = (&self.values[from..][..dim], slot.place as usize);
+        match self.stored {
+            KvType::F16 => self.store_halves(s, (key, value), at, place),
+            KvType::Q8 => self.store_bytes(s, (key, value), 2 * at, place),
+        }
+    }
+
+    /// Halves hold up to 65504: what is larger is written as that, so that one sequence's overflow does not turn into
+    /// infinities.
+    #[inline(always)]
+    fn store_halves<S: Simd>(&self, s: S, (key, value): (&[f32], &[f32]), at: usize, place: usize) {
+        let dim = self.head_dim;
         let mut halves = [0u16; LANES];
         // SAFETY: no two rows have one slot (`rope_and_store`). A slot's keys lie between those of the other slots of its
         // page, which other threads write; its values lie together. Pages lie inside the cache, vectors inside heads.
@@ -151,13 +164,54 @@ impl Turn<'_> {
             }
             let values = self.cache.part(at + dim * BLOCK_TOKENS + place * dim, dim);
             for i in (0..dim).step_by(LANES) {
-                s.store_f16(
-                    values.as_mut_ptr().add(i),
-                    clamp(s, s.load(self.values[from..].as_ptr().add(i))),
-                );
+                s.store_f16(values.as_mut_ptr().add(i), clamp(s, s.load(value.as_ptr().add(i))));
             }
         }
     }
+
+    /// Quantizes the key by 32 numbers, the value as a whole. `at` is where the page begins, in bytes.
+    #[inline(always)]
+    fn store_bytes<S: Simd>(&self, s: S, (key, value): (&[f32], &[f32]), at: usize, place: usize) {
+        let (dim, page, cache) = (self.head_dim, BytePage::new(self.head_dim), self.cache.bytes());
+        let mut bytes = [0i8; MAX_HEAD];
+        // SAFETY: as in `store_halves`; scales are four bytes of this slot's own.
+        unsafe {
+            for (block, part) in key.chunks_exact(BLOCK).enumerate() {
+                let scale = cut(s, part, &mut bytes[block * BLOCK..]);
+                let to = at + page.key_scales + (block * BLOCK_TOKENS + place) * 4;
+                cache.part(to, 4).copy_from_slice(&scale.to_ne_bytes());
+            }
+            for (i, four) in bytes[..dim].chunks_exact(4).enumerate() {
+                let to = cache.part(at + (i * BLOCK_TOKENS + place) * 4, 4);
+                to.iter_mut().zip(four).for_each(|(to, byte)| *to = byte.cast_unsigned() ^ 128);
+            }
+            let scale = cut(s, value, &mut bytes);
+            let to = at + page.value_scales + place * 4;
+            cache.part(to, 4).copy_from_slice(&scale.to_ne_bytes());
+            let first = at + page.values + place / 4 * 4 * dim + place % 4;
+            for (i, byte) in bytes[..dim].iter().enumerate() {
+                cache.put(first + i * 4, byte.cast_unsigned() ^ 128);
+            }
+        }
+    }
+}
+
+/// Quantizes `x`, a multiple of 16 numbers, to bytes from -127 to 127; returns what one of them is worth.
+#[inline(always)]
+fn cut<S: Simd>(s: S, x: &[f32], to: &mut [i8]) -> f32 {
+    let mut peak = s.splat(0.0);
+    let to = &mut to[..x.len()];
+    for x in x.chunks_exact(LANES) {
+        // SAFETY: 16 f32.
+        peak = s.max(peak, s.abs(unsafe { s.load(x.as_ptr()) }));
+    }
+    let peak = s.largest(peak);
+    let inverse = s.splat(if peak > 0.0 { 127.0 / peak } else { 0.0 });
+    for (x, to) in x.chunks_exact(LANES).zip(to.chunks_exact_mut(LANES)) {
+        // SAFETY: 16 f32, 16 bytes.
+        unsafe { s.store_i8(to.as_mut_ptr(), s.to_i32(s.mul(s.load(x.as_ptr()), inverse))) };
+    }
+    peak * (1.0 / 127.0)
 }
 
 /// Into what halves hold.

@@ -58,3 +58,11 @@ impl<'a, T> Shared<'a, T> {
         unsafe { self.start.add(at).write(value) };
     }
 }
+
+impl<'a> Shared<'a, u16> {
+    /// The same memory as bytes.
+    #[inline(always)]
+    pub(crate) fn bytes(self) -> Shared<'a, u8> {
+        Shared { start: self.start.cast(), len: 2 * self.len, life: PhantomData }
+    }
+}

@@ -1,13 +1,55 @@
-//! The bytes of the KV cache: pages of 16 tokens for one key-value head of one layer, in IEEE halves.
+//! The bytes of the KV cache: pages of 16 tokens for one key-value head of one layer. A block is the pages of all layers and
+//! heads for 16 tokens; which sequence owns it is not known here.
 //!
-//! A page holds K transposed, `[head_dim][16]`, so that 16 scores are one vector, then V, `[16][head_dim]`. A block is
-//! the pages of all layers and heads for 16 tokens; which sequence owns it is not known here.
+//! - **F16**: a page holds K transposed, `[head_dim][16]`, so that 16 scores are one vector, then V, `[16][head_dim]`.
+//! - **Q8**: K as a panel of 8-bit weights, `[head_dim / 4][16][4]` bytes with 128 added, and its f32 scales,
+//!   `[head_dim / 32][16]`; V the same the other way round, `[16 / 4][head_dim][4]`, and its scales, `[16]`.
 
 use crate::rope::Slot;
 use plimsoll_pool::{AlignedBuf, OutOfMemory};
 
 /// Tokens in a block.
 pub const BLOCK_TOKENS: usize = 16;
+
+/// How keys and values are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KvType {
+    /// IEEE halves.
+    #[default]
+    F16,
+    /// Signed bytes: keys with a scale per 32 of a token's head, values with one per token and head. A little over half the memory.
+    Q8,
+}
+
+impl KvType {
+    /// What the width of a head must be a multiple of.
+    pub const fn head_step(self) -> usize {
+        match self {
+            Self::F16 => 16,
+            Self::Q8 => 32,
+        }
+    }
+}
+
+/// Where the parts of a page of bytes begin; its keys begin at 0.
+#[derive(Clone, Copy)]
+pub(crate) struct BytePage {
+    pub(crate) key_scales: usize,
+    pub(crate) values: usize,
+    pub(crate) value_scales: usize,
+    pub(crate) end: usize,
+}
+
+impl BytePage {
+    /// Of heads of `head_dim`, a multiple of 32: all parts are multiples of 64 long.
+    #[inline(always)]
+    pub(crate) const fn new(head_dim: usize) -> Self {
+        let key_scales = BLOCK_TOKENS * head_dim;
+        let values = key_scales + head_dim / 32 * BLOCK_TOKENS * 4;
+        let value_scales = values + BLOCK_TOKENS * head_dim;
+        Self { key_scales, values, value_scales, end: value_scales + BLOCK_TOKENS * 4 }
+    }
+}
 
 /// What a slab is cut into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,14 +60,19 @@ pub struct SlabShape {
     pub blocks: usize,
     /// Key-value heads.
     pub heads: usize,
-    /// Width of a head, a multiple of 16.
+    /// Width of a head, a multiple of 16, for Q8 of 32.
     pub head_dim: usize,
+    /// How they are stored.
+    pub stored: KvType,
 }
 
 impl SlabShape {
     /// Halves in a page.
     pub(crate) const fn page(&self) -> usize {
-        2 * BLOCK_TOKENS * self.head_dim
+        match self.stored {
+            KvType::F16 => 2 * BLOCK_TOKENS * self.head_dim,
+            KvType::Q8 => BytePage::new(self.head_dim).end / 2,
+        }
     }
 
     /// Bytes of one block, all layers and heads.
@@ -37,6 +84,7 @@ impl SlabShape {
 /// The KV cache of one model.
 pub struct Slab {
     shape: SlabShape,
+    /// Of bytes too: two at a time.
     pub(crate) halves: AlignedBuf<u16>,
     /// Places of each block that were seen while slots are compared, one bit each. Zero otherwise.
     seen: Vec<u16>,
@@ -49,9 +97,14 @@ impl Slab {
     /// When the system refuses the memory.
     ///
     /// # Panics
-    /// When `head_dim` is no multiple of 16.
+    /// When `head_dim` is no multiple of 16, for Q8 of 32.
     pub fn new(shape: SlabShape) -> Result<Self, OutOfMemory> {
-        assert!(shape.head_dim.is_multiple_of(16), "head width {} is no multiple of 16", shape.head_dim);
+        let step = shape.stored.head_step();
+        assert!(
+            shape.head_dim.is_multiple_of(step),
+            "head width {} is no multiple of {step}",
+            shape.head_dim
+        );
         let halves = shape.blocks.saturating_mul(shape.block_bytes() / 2);
         Ok(Self { shape, halves: AlignedBuf::try_zeroed(halves)?, seen: vec![0; shape.blocks] })
     }
@@ -155,7 +208,9 @@ mod tests {
 
     #[test]
     fn two_rows_in_one_slot_are_noticed() {
-        let mut slab = Slab::new(SlabShape { layers: 1, blocks: 3, heads: 1, head_dim: 16 }).unwrap();
+        let mut slab =
+            Slab::new(SlabShape { layers: 1, blocks: 3, heads: 1, head_dim: 16, stored: KvType::F16 })
+                .unwrap();
         let slots = |pairs: &[(u32, u32)]| {
             pairs.iter().map(|&(block, place)| Slot { block, place }).collect::<Vec<_>>()
         };
@@ -171,7 +226,13 @@ mod tests {
 
     #[test]
     fn a_block_is_the_same_after_copying_and_after_saving() {
-        let shape = SlabShape { layers: 3, blocks: 5, heads: 2, head_dim: 16 };
+        for stored in [KvType::F16, KvType::Q8] {
+            check_copies(stored);
+        }
+    }
+
+    fn check_copies(stored: KvType) {
+        let shape = SlabShape { layers: 3, blocks: 5, heads: 2, head_dim: 32, stored };
         let mut slab = Slab::new(shape).unwrap();
         slab.halves.iter_mut().enumerate().for_each(|(i, half)| *half = i as u16);
         let saved = |slab: &Slab, block| {

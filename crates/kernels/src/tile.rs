@@ -66,14 +66,23 @@ pub(crate) unsafe fn tile<S: Simd, W: Panel>(
 ) {
     // SAFETY: the caller's word.
     unsafe {
+        if !S::WIDE {
+            return match rows {
+                1 if panels == 1 => weights.tile::<S, 1, 1>(s, x, row, out),
+                1 => weights.tile::<S, 1, 2>(s, x, row, out),
+                2 => weights.tile::<S, 2, 2>(s, x, row, out),
+                3 => weights.tile::<S, 3, 2>(s, x, row, out),
+                _ => unreachable!("{rows} rows in a narrow tile"),
+            };
+        }
         match rows {
             1 if panels == 1 => weights.tile::<S, 1, 1>(s, x, row, out),
             1 => weights.tile::<S, 1, 2>(s, x, row, out),
             2 => weights.tile::<S, 2, 2>(s, x, row, out),
             3 => weights.tile::<S, 3, 2>(s, x, row, out),
-            4 if S::WIDE => weights.tile::<S, 4, 2>(s, x, row, out),
-            5 if S::WIDE => weights.tile::<S, 5, 2>(s, x, row, out),
-            _ if S::WIDE => weights.tile::<S, 6, 2>(s, x, row, out),
+            4 => weights.tile::<S, 4, 2>(s, x, row, out),
+            5 => weights.tile::<S, 5, 2>(s, x, row, out),
+            6 => weights.tile::<S, 6, 2>(s, x, row, out),
             _ => unreachable!("{rows} rows in a tile"),
         }
     }

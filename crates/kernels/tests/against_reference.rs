@@ -6,8 +6,8 @@
 use half::{bf16, f16};
 use plimsoll_kernels::product::Product;
 use plimsoll_kernels::{
-    Activation, Activations, AttentionPlan, Compute, Heads, Isa, Matrix, Query, Slab, SlabShape, Slot,
-    Stored, Team,
+    Activation, Activations, AttentionPlan, Compute, Heads, Isa, KvType, Matrix, Query, Slab, SlabShape,
+    Slot, Stored, Team,
 };
 use plimsoll_pool::AlignedBuf;
 
@@ -119,7 +119,6 @@ fn products_are_right_and_do_not_depend_on_company() {
             let rows = rows_of(&weights);
             let x = random.vec(70 * inputs);
             for mut compute in computes() {
-                compute.prepare(&weights);
                 let mut first: Option<Vec<f32>> = None;
                 for m in [1, 2, 3, 5, 6, 7, 13, 16, 17, 70] {
                     let mut acts = Activations::new(70, inputs, stored.packed().is_quantized());
@@ -173,8 +172,6 @@ fn gated_products_are_right() {
                 .map(|(i, j)| act(dot(row(i), &g[j])) * dot(row(i), &u[j]))
                 .collect();
             for mut compute in computes() {
-                compute.prepare(&gate);
-                compute.prepare(&up);
                 let quantized = stored.packed().is_quantized();
                 let mut acts = Activations::new(m, inputs, quantized);
                 acts.floats_mut().copy_from_slice(&x);
@@ -236,11 +233,11 @@ impl Attend {
     }
 
     /// Attention of all tokens, in spans of at most `span`, with a second sequence of `company` tokens beside it.
-    fn run(&self, compute: &mut Compute, span: usize, company: usize) -> Vec<f32> {
+    fn run(&self, compute: &mut Compute, stored: KvType, span: usize, company: usize) -> Vec<f32> {
         let (width, kv) = (self.heads * self.dim, self.kv_heads * self.dim);
         let blocks = self.tokens.div_ceil(16) + 1;
-        let shape =
-            SlabShape { layers: 2, blocks: blocks + company, heads: self.kv_heads, head_dim: self.dim };
+        let (blocks_in_all, heads, head_dim) = (blocks + company, self.kv_heads, self.dim);
+        let shape = SlabShape { layers: 2, blocks: blocks_in_all, heads, head_dim, stored };
         let mut slab = Slab::new(shape).unwrap();
         let table: Vec<u32> = (0..blocks as u32).rev().collect();
         let most = span + company;
@@ -280,25 +277,40 @@ impl Attend {
         out
     }
 
-    fn want(&self) -> Vec<f64> {
-        let half = |x: &f32| f64::from(f16::from_f32(*x).to_f32());
+    /// What the cache makes of `x`, `width` numbers of which share a scale.
+    fn stored(x: &[f32], stored: KvType, width: usize) -> Vec<f64> {
+        match stored {
+            KvType::F16 => x.iter().map(|x| f64::from(f16::from_f32(*x).to_f32())).collect(),
+            KvType::Q8 => x
+                .chunks_exact(width)
+                .flat_map(|x| {
+                    let peak = x.iter().fold(0f32, |m, x| m.max(x.abs()));
+                    let cut =
+                        move |x: &f32| f64::from((x * (127.0 / peak)).round_ties_even() * (peak / 127.0));
+                    x.iter().map(cut)
+                })
+                .collect(),
+        }
+    }
+
+    fn want(&self, stored: KvType) -> Vec<f64> {
+        let keys = Self::stored(&self.keys, stored, 32);
+        let values = Self::stored(&self.values, stored, self.dim);
         let (kv, group) = (self.kv_heads * self.dim, self.heads / self.kv_heads);
         let mut out = Vec::new();
         for t in 0..self.tokens {
             for h in 0..self.heads {
                 let q = &self.queries[(t * self.heads + h) * self.dim..][..self.dim];
-                let at = |x: &[f32], u: usize| -> Vec<f64> {
-                    x[u * kv + h / group * self.dim..][..self.dim].iter().map(half).collect()
-                };
+                let at = |x: &[f64], u: usize| x[u * kv + h / group * self.dim..][..self.dim].to_vec();
                 let score = |u: usize| {
-                    let k = at(&self.keys, u);
+                    let k = at(&keys, u);
                     q.iter().zip(k).map(|(q, k)| f64::from(*q) * k).sum::<f64>() / (self.dim as f64).sqrt()
                 };
                 let weights: Vec<f64> = (0..=t).map(|u| score(u).exp()).collect();
                 let total: f64 = weights.iter().sum();
                 let mut mean = vec![0.0; self.dim];
                 for (u, w) in weights.iter().enumerate() {
-                    at(&self.values, u).iter().zip(&mut mean).for_each(|(v, m)| *m += v * w / total);
+                    at(&values, u).iter().zip(&mut mean).for_each(|(v, m)| *m += v * w / total);
                 }
                 out.extend(mean);
             }
@@ -309,27 +321,36 @@ impl Attend {
 
 #[test]
 fn attention_is_right_and_does_not_depend_on_cuts_or_company() {
-    for (heads, kv_heads, dim, tokens) in
-        [(3, 1, 16, 40), (9, 3, 64, 300), (8, 1, 32, 530), (4, 4, 80, 33), (16, 1, 32, 20)]
-    {
+    use KvType::{F16, Q8};
+    for (stored, heads, kv_heads, dim, tokens) in [
+        (F16, 3, 1, 16, 40),
+        (F16, 9, 3, 64, 300),
+        (F16, 8, 1, 32, 530),
+        (F16, 4, 4, 80, 33),
+        (F16, 16, 1, 32, 20),
+        (Q8, 9, 3, 64, 300),
+        (Q8, 8, 1, 32, 530),
+        (Q8, 6, 3, 96, 33),
+        (Q8, 16, 1, 32, 20),
+    ] {
         let case = Attend::new(heads, kv_heads, dim, tokens);
-        let want = case.want();
+        let want = case.want(stored);
         for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
             let mut first: Option<Vec<f32>> = None;
             for (threads, span, company) in
                 [(1, tokens, 0), (2, 1, 0), (2, 7, 0), (3, 64, 3), (2, tokens, 9), (3, 1, 5)]
             {
                 let mut compute = Compute::new(isa, Team::new(threads, |_| {}).unwrap());
-                let out = case.run(&mut compute, span, company);
+                let out = case.run(&mut compute, stored, span, company);
                 let off = distance(&out, &want);
                 assert!(
                     off < 1e-4,
-                    "{heads}/{kv_heads} x {dim}, {tokens} tokens, {isa}, span {span}: off {off}"
+                    "{stored:?} {heads}/{kv_heads} x {dim}, {tokens} tokens, {isa}, span {span}: off {off}"
                 );
                 let first = first.get_or_insert_with(|| out.clone());
                 assert!(
                     &out == first,
-                    "{heads}/{kv_heads} x {dim}, {isa}, {threads} threads, span {span}: company matters"
+                    "{stored:?} {heads}/{kv_heads} x {dim}, {isa}, {threads} threads, span {span}: company matters"
                 );
             }
         }

@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use plimsoll_kernels::{
-    Activation, Activations, AttentionPlan, Compute, Heads, Isa, Matrix, Product, Query, Slab, SlabShape,
-    Slot, Stored, Team,
+    Activation, Activations, AttentionPlan, Compute, Heads, Isa, KvType, Matrix, Product, Query, Slab,
+    SlabShape, Slot, Stored, Team,
 };
 use plimsoll_pool::AlignedBuf;
 
@@ -44,7 +44,6 @@ fn products() {
     let outputs = 18;
     for stored in [Stored::F32, Stored::F16, Stored::BF16, Stored::Q8_0, Stored::Q4_0, Stored::Q4_1] {
         let weights = ones(outputs, stored);
-        compute.prepare(&weights);
         // One row, and more than a tile has.
         for rows in [1, 3] {
             let mut x = Activations::new(3, INPUTS, stored.packed().is_quantized());
@@ -62,7 +61,6 @@ fn gates_norms_and_embeddings() {
     let mut compute = compute();
     let outputs = 32;
     let weights = ones(outputs, Stored::Q8_0);
-    compute.prepare(&weights);
     let mut x = Activations::new(2, INPUTS, true);
     x.floats_mut().fill(0.5);
     compute.quantize(&mut x, 2);
@@ -80,9 +78,15 @@ fn gates_norms_and_embeddings() {
 /// Two sequences, one of them across a block's border, and the blocks' ways out and back.
 #[test]
 fn attention_and_its_blocks() {
+    check_attention(KvType::F16, 16);
+    check_attention(KvType::Q8, 32);
+}
+
+fn check_attention(stored: KvType, dim: usize) {
     let mut compute = compute();
-    let (heads, kv_heads, dim) = (2, 1, 16);
-    let mut slab = Slab::new(SlabShape { layers: 2, blocks: 4, heads: kv_heads, head_dim: dim }).unwrap();
+    let (heads, kv_heads) = (2, 1);
+    let shape = SlabShape { layers: 2, blocks: 4, heads: kv_heads, head_dim: dim, stored };
+    let mut slab = Slab::new(shape).unwrap();
     let slots: Vec<Slot> = (0..17)
         .map(|i| Slot { block: 2 - i / 16, place: i % 16 })
         .chain([Slot { block: 3, place: 0 }])

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use plimsoll_kernels::{Compute, Isa, Team};
+use plimsoll_kernels::{Compute, Isa, KvType, Team};
 use plimsoll_model::checkpoint::{self, DType};
 use plimsoll_model::decoder::{Decoder, LoadError, Options};
 use plimsoll_model::engine::{Engine, Logits, Span};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 fn load(path: &Path, isa: Isa) -> Result<Decoder, LoadError> {
     let checkpoint = checkpoint::open(path).unwrap();
     let compute = Compute::new(isa, Team::new(2, |_| {}).unwrap());
-    let options = Options { context: 64, blocks: 8, max_seqs: 2, max_rows: 64 };
+    let options = Options { context: 64, blocks: 8, max_seqs: 2, max_rows: 64, kv: KvType::F16 };
     Decoder::load(&*checkpoint, Arc::new(Mutex::new(compute)), &options, &mut |_, _| {})
 }
 

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use plimsoll_kernels::{Compute, Isa, Team};
+use plimsoll_kernels::{Compute, Isa, KvType, Team};
 use plimsoll_model::checkpoint;
 use plimsoll_model::decoder::{Decoder, Options};
 use plimsoll_model::engine::{Engine, Logits, Span};
@@ -23,7 +23,7 @@ fn decoder(isa: Isa, threads: usize) -> Decoder {
         .expect("PLIMSOLL_TEST_SMOLLM2 must name SmolLM2-135M-Instruct.Q4_1.gguf; ./test sets it");
     let checkpoint = checkpoint::open(Path::new(&path)).unwrap();
     let compute = Compute::new(isa, Team::new(threads, |_| {}).unwrap());
-    let options = Options { context: 512, blocks: 20 * 32, max_seqs: 20, max_rows: 256 };
+    let options = Options { context: 512, blocks: 20 * 32, max_seqs: 20, max_rows: 256, kv: KvType::F16 };
     Decoder::load(&*checkpoint, Arc::new(Mutex::new(compute)), &options, &mut |_, _| {}).unwrap()
 }
 

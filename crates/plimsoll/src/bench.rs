@@ -6,6 +6,7 @@ use crate::cli::BenchEngine;
 use crate::load::{Compute, MAX_ROWS};
 use crate::{config, load, pull};
 use anyhow::ensure;
+use plimsoll_kernels::KvType;
 use plimsoll_model::decoder::Options;
 use plimsoll_model::engine::{BLOCK_TOKENS, Engine};
 use plimsoll_model::{checkpoint, rates};
@@ -30,7 +31,7 @@ pub fn engine(command: &BenchEngine) -> anyhow::Result<()> {
     let compute = Compute::new(compute)?;
     let path = pull::pull(&model.source)?;
     let checkpoint = checkpoint::open(&path)?;
-    let limits = limits(&how);
+    let limits = limits(&how, model.kv_type);
     ensure!(
         limits.context <= checkpoint.spec().context,
         "--steps and --depth need {} tokens, more than the model's context of {}",
@@ -91,11 +92,11 @@ struct DecodeRate {
 }
 
 /// The sizes an engine needs to be measured so.
-fn limits(decode: &Decode) -> Options {
+fn limits(decode: &Decode, kv: KvType) -> Options {
     let context = PROMPTS[PROMPTS.len() - 1].max(decode.depth + decode.steps);
     let max_seqs = decode.batches.iter().copied().max().unwrap_or(1);
     let blocks = (blocks_for(decode.depth + decode.steps) * max_seqs).max(blocks_for(context));
-    Options { context, blocks, max_seqs, max_rows: MAX_ROWS }
+    Options { context, blocks, max_seqs, max_rows: MAX_ROWS, kv }
 }
 
 fn blocks_for(tokens: usize) -> usize {
@@ -166,7 +167,7 @@ mod tests {
     #[test]
     fn every_batch_runs_in_the_limits_it_asks_for() {
         let how = Decode { depth: 20, steps: 5, batches: vec![1, 4, 3] };
-        let Options { context, blocks, max_seqs, .. } = limits(&how);
+        let Options { context, blocks, max_seqs, .. } = limits(&how, KvType::F16);
         let shape = Shape { vocab: 97, context, blocks, max_rows: 64, max_logits: max_seqs };
         let mut engine = ScriptedEngine::new(Script { shape, ..Script::new(97, blocks, 0..97) });
         let observed = engine.observed();

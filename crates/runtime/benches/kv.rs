@@ -8,7 +8,7 @@ mod common;
 
 use common::{MODEL, next, read, request};
 use plimsoll_api::service::{GenerateRequest, Prompt, Service};
-use plimsoll_kernels::{Compute, Isa, Team};
+use plimsoll_kernels::{Compute, Isa, KvType, Team};
 use plimsoll_model::checkpoint;
 use plimsoll_model::decoder::{Decoder, Options};
 use plimsoll_model::tokenizer::Tokenizer;
@@ -25,7 +25,7 @@ const MIB: usize = 1 << 20;
 fn lane(model: &Path, blocks: usize, config: LaneConfig) -> (Arc<Runtime>, Arc<Metrics>) {
     let checkpoint = checkpoint::open(model).unwrap();
     let compute = Compute::new(Isa::detect(), Team::new(2, |_| {}).unwrap());
-    let options = Options { context: 2048, blocks, max_seqs: 16, max_rows: 256 };
+    let options = Options { context: 2048, blocks, max_seqs: 16, max_rows: 256, kv: KvType::F16 };
     let engine =
         Decoder::load(&*checkpoint, Arc::new(Mutex::new(compute)), &options, &mut |_, _| {}).unwrap();
     let tokenizer = Arc::new(Tokenizer::new(checkpoint.tokenizer()).unwrap());

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Outcome, read};
 use plimsoll_api::service::{GenerateRequest, Prompt, Sampling, Service};
-use plimsoll_kernels::{Compute, Isa, Team};
+use plimsoll_kernels::{Compute, Isa, KvType, Team};
 use plimsoll_model::checkpoint;
 use plimsoll_model::decoder::{Decoder, Options};
 use plimsoll_model::template::ChatTemplate;
@@ -19,13 +19,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// A runtime that serves SmolLM2 with so many KV blocks, and so many bytes to park them in.
-fn smollm2(blocks: usize, parking: usize) -> (Arc<Runtime>, Arc<Metrics>) {
+fn smollm2(kv: KvType, blocks: usize, parking: usize) -> (Arc<Runtime>, Arc<Metrics>) {
     #[expect(clippy::disallowed_methods, reason = "a test is told where the model lies by ./test")]
     let path = std::env::var("PLIMSOLL_TEST_SMOLLM2")
         .expect("PLIMSOLL_TEST_SMOLLM2 must name SmolLM2-135M-Instruct.Q4_1.gguf; ./test sets it");
     let checkpoint = checkpoint::open(Path::new(&path)).unwrap();
     let compute = Compute::new(Isa::detect(), Team::new(2, |_| {}).unwrap());
-    let options = Options { context: 512, blocks, max_seqs: 16, max_rows: 256 };
+    let options = Options { context: 512, blocks, max_seqs: 16, max_rows: 256, kv };
     let engine =
         Decoder::load(&*checkpoint, Arc::new(Mutex::new(compute)), &options, &mut |_, _| {}).unwrap();
     let tokenizer = Arc::new(Tokenizer::new(checkpoint.tokenizer()).unwrap());
@@ -65,8 +65,8 @@ fn counted(metrics: &Metrics, name: &str) -> f64 {
 }
 
 /// Sixteen requests at once say what each says alone, where they fight for 24 blocks and want some 110.
-async fn check_sixteen(parking: usize) -> Arc<Metrics> {
-    let (runtime, metrics) = smollm2(24, parking);
+async fn check_sixteen(kv: KvType, parking: usize) -> Arc<Metrics> {
+    let (runtime, metrics) = smollm2(kv, 24, parking);
     let mut alone = Vec::new();
     for i in 0..16 {
         alone.push(run(runtime.clone(), asked(i)).await.texts);
@@ -87,10 +87,10 @@ async fn check_sixteen(parking: usize) -> Arc<Metrics> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixteen_say_what_each_says_alone_and_after_being_computed_again() {
-    let metrics = check_sixteen(0).await;
+    let metrics = check_sixteen(KvType::F16, 0).await;
     // Each prompt twice, computed or found; whoever was preempted, once more each time.
     let tokens = counted(&metrics, "plimsoll_prefix_tokens_total");
-    let (runtime, roomy) = smollm2(256, 0);
+    let (runtime, roomy) = smollm2(KvType::F16, 256, 0);
     for i in 0..16 {
         run(runtime.clone(), asked(i)).await;
     }
@@ -100,13 +100,16 @@ async fn sixteen_say_what_each_says_alone_and_after_being_computed_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixteen_say_what_each_says_alone_and_after_being_parked() {
-    let metrics = check_sixteen(256 << 20).await;
-    assert!(counted(&metrics, "plimsoll_park_moves_total{direction=\"in\"") > 0.0, "nobody was parked");
+    for kv in [KvType::F16, KvType::Q8] {
+        let metrics = check_sixteen(kv, 256 << 20).await;
+        let parked = counted(&metrics, "plimsoll_park_moves_total{direction=\"in\"");
+        assert!(parked > 0.0, "nobody was parked with {kv:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_prefix_that_was_found_says_what_it_says_when_computed() {
-    let (runtime, _) = smollm2(256, 0);
+    let (runtime, _) = smollm2(KvType::F16, 256, 0);
     for i in 0..6 {
         let first = run(runtime.clone(), asked(i)).await;
         let again = run(runtime.clone(), asked(i)).await;

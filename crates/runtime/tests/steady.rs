@@ -5,7 +5,7 @@ mod common;
 
 use common::{next, read, request};
 use plimsoll_api::service::{Event, GenerateRequest, Generation, Sampling, Service};
-use plimsoll_kernels::{Compute, Isa, Team};
+use plimsoll_kernels::{Compute, Isa, KvType, Team};
 use plimsoll_model::checkpoint;
 use plimsoll_model::decoder::{Decoder, Options};
 use plimsoll_model::tokenizer::Tokenizer;
@@ -32,7 +32,7 @@ fn tiny() -> (Arc<Runtime>, Arc<Metrics>) {
     let path = Gguf { sizes, ..Gguf::default() }.write(folder.path()).unwrap();
     let checkpoint = checkpoint::open(&path).unwrap();
     let compute = Compute::new(Isa::detect(), Team::new(2, |_| {}).unwrap());
-    let options = Options { context: CONTEXT, blocks: 300, max_seqs: 8, max_rows: 64 };
+    let options = Options { context: CONTEXT, blocks: 300, max_seqs: 8, max_rows: 64, kv: KvType::F16 };
     let engine =
         Decoder::load(&*checkpoint, Arc::new(Mutex::new(compute)), &options, &mut |_, _| {}).unwrap();
     let tokenizer = Arc::new(Tokenizer::new(checkpoint.tokenizer()).unwrap());

@@ -114,8 +114,8 @@ impl Simd for Avx2 {
         ])
     }
     #[inline(always)]
-    fn half(self, a: Self::F) -> Self::F {
-        proven!([_mm256_cvtph_ps(_mm256_cvtps_ph::<0>(a[0])), _mm256_cvtph_ps(_mm256_cvtps_ph::<0>(a[1]))])
+    fn half(self, a: f32) -> f32 {
+        proven!(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtps_ph::<0>(_mm_set_ss(a)))))
     }
     #[inline(always)]
     fn sum(self, a: Self::F) -> f32 {
@@ -225,14 +225,6 @@ impl Simd for Avx2 {
     unsafe fn load_w(self, from: *const u8) -> Self::W {
         // SAFETY: the caller vouches for 64 readable bytes, aligned.
         unsafe { [_mm256_load_si256(from.cast()), _mm256_load_si256(from.add(32).cast())] }
-    }
-    #[inline(always)]
-    unsafe fn store_w(self, to: *mut u8, w: Self::W) {
-        // SAFETY: the caller vouches for 64 writable bytes, aligned.
-        unsafe {
-            _mm256_store_si256(to.cast(), w[0]);
-            _mm256_store_si256(to.add(32).cast(), w[1]);
-        }
     }
     #[inline(always)]
     fn low4(self, w: Self::W) -> Self::W {

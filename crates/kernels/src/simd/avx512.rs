@@ -103,8 +103,8 @@ impl Simd for Avx512 {
         ))))
     }
     #[inline(always)]
-    fn half(self, a: __m512) -> __m512 {
-        proven!(_mm512_cvtph_ps(_mm512_cvtps_ph::<0>(a)))
+    fn half(self, a: f32) -> f32 {
+        proven!(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtps_ph::<0>(_mm_set_ss(a)))))
     }
     #[inline(always)]
     fn sum(self, a: __m512) -> f32 {
@@ -179,11 +179,6 @@ impl Simd for Avx512 {
     unsafe fn load_w(self, from: *const u8) -> __m512i {
         // SAFETY: the caller vouches for 64 readable bytes, aligned.
         unsafe { _mm512_load_si512(from.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn store_w(self, to: *mut u8, w: __m512i) {
-        // SAFETY: the caller vouches for 64 writable bytes, aligned.
-        unsafe { _mm512_store_si512(to.cast(), w) }
     }
     #[inline(always)]
     fn low4(self, w: __m512i) -> __m512i {

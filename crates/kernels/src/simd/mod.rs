@@ -53,7 +53,7 @@ pub(crate) trait Simd: Copy {
     /// 2 to the power of `a`, which holds integers from -126 to 127.
     fn pow2(self, a: Self::F) -> Self::F;
     /// Rounded to what IEEE halves hold.
-    fn half(self, a: Self::F) -> Self::F;
+    fn half(self, a: f32) -> f32;
     /// The sum of all lanes, always in the same order.
     fn sum(self, a: Self::F) -> f32;
     /// The largest lane.
@@ -83,8 +83,6 @@ pub(crate) trait Simd: Copy {
     fn prefetch(self, at: *const u8);
     /// Reads 64 bytes, aligned to 64.
     unsafe fn load_w(self, from: *const u8) -> Self::W;
-    /// Writes 64 bytes, aligned to 64.
-    unsafe fn store_w(self, to: *mut u8, w: Self::W);
     /// The low nibble of each byte.
     fn low4(self, w: Self::W) -> Self::W;
     /// The high nibble of each byte.

@@ -67,8 +67,8 @@ impl Simd for Portable {
         a.map(|x| f32::from_bits(((x as i32 + 127) as u32) << 23))
     }
     #[inline(always)]
-    fn half(self, a: Self::F) -> Self::F {
-        a.map(|x| f16::from_f32(x).to_f32())
+    fn half(self, a: f32) -> f32 {
+        f16::from_f32(a).to_f32()
     }
     #[inline(always)]
     fn sum(self, a: Self::F) -> f32 {
@@ -143,11 +143,6 @@ impl Simd for Portable {
     unsafe fn load_w(self, from: *const u8) -> Self::W {
         // SAFETY: the caller vouches for 64 readable bytes.
         unsafe { from.cast::<Self::W>().read() }
-    }
-    #[inline(always)]
-    unsafe fn store_w(self, to: *mut u8, w: Self::W) {
-        // SAFETY: the caller vouches for 64 writable bytes.
-        unsafe { to.cast::<Self::W>().write(w) }
     }
     #[inline(always)]
     fn low4(self, w: Self::W) -> Self::W {

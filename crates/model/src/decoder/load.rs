@@ -8,7 +8,7 @@ use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::engine::{BLOCK_TOKENS, Shape};
 use crate::spec::DecoderSpec;
 use plimsoll_kernels::rope::MAX_HEAD;
-use plimsoll_kernels::{Slab, SlabShape};
+use plimsoll_kernels::{KvType, Slab, SlabShape};
 use plimsoll_pool::AlignedBuf;
 use std::sync::PoisonError;
 
@@ -23,6 +23,8 @@ pub struct Options {
     pub max_seqs: usize,
     /// Most token rows in a step.
     pub max_rows: usize,
+    /// How keys and values are stored.
+    pub kv: KvType,
 }
 
 /// A checkpoint that did not become a decoder.
@@ -56,12 +58,12 @@ pub enum LoadError {
 }
 
 /// Bytes of a KV block (16 tokens, all layers) of a decoder.
-pub fn kv_block_bytes(spec: &DecoderSpec) -> usize {
-    slab_shape(spec, 1).block_bytes()
+pub fn kv_block_bytes(spec: &DecoderSpec, kv: KvType) -> usize {
+    slab_shape(spec, 1, kv).block_bytes()
 }
 
-fn slab_shape(spec: &DecoderSpec, blocks: usize) -> SlabShape {
-    SlabShape { layers: spec.layers, blocks, heads: spec.kv_heads, head_dim: spec.head_dim }
+fn slab_shape(spec: &DecoderSpec, blocks: usize, stored: KvType) -> SlabShape {
+    SlabShape { layers: spec.layers, blocks, heads: spec.kv_heads, head_dim: spec.head_dim, stored }
 }
 
 impl Decoder {
@@ -77,7 +79,7 @@ impl Decoder {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, LoadError> {
         let spec = checkpoint.spec().clone();
-        supported(checkpoint)?;
+        supported(checkpoint, options.kv)?;
         let weights = Weights::load(checkpoint, progress)?;
         let shape = Shape {
             vocab: spec.vocab,
@@ -86,11 +88,10 @@ impl Decoder {
             max_rows: options.max_rows,
             max_logits: options.max_seqs.max(MIN_LOGITS),
         };
-        let slab = slab_shape(&spec, shape.blocks);
+        let slab = slab_shape(&spec, shape.blocks, options.kv);
         let slab = Slab::new(slab).map_err(|refused| LoadError::Memory { bytes: refused.bytes })?;
         let buffers = {
             let mut compute = compute.lock().unwrap_or_else(PoisonError::into_inner);
-            weights.prepare(&mut compute);
             Buffers::new(&mut compute, &spec, &shape, options.max_seqs, (&weights, &slab))
         };
         let logits = AlignedBuf::zeroed(shape.max_logits * shape.vocab);
@@ -103,7 +104,7 @@ impl Decoder {
 const MIN_LOGITS: usize = 16;
 
 /// Whether the kernels compute such a decoder.
-fn supported(checkpoint: &dyn Checkpoint) -> Result<(), LoadError> {
+fn supported(checkpoint: &dyn Checkpoint, kv: KvType) -> Result<(), LoadError> {
     let DecoderSpec { width, ffn, heads, head_dim, rope, .. } = checkpoint.spec();
     let refuse = |what| Err(LoadError::Unsupported { title: checkpoint.title().to_owned(), what });
     for (name, value) in
@@ -115,6 +116,11 @@ fn supported(checkpoint: &dyn Checkpoint) -> Result<(), LoadError> {
     }
     if !head_dim.is_multiple_of(BLOCK_TOKENS) || *head_dim > MAX_HEAD {
         return refuse(format!("head width {head_dim}: multiples of 16 up to {MAX_HEAD} are supported"));
+    }
+    if !head_dim.is_multiple_of(kv.head_step()) {
+        return refuse(format!(
+            "head width {head_dim}: a {kv:?} cache takes multiples of 32; use an F16 one"
+        ));
     }
     if !rope.dim.is_multiple_of(2) || rope.dim > *head_dim {
         return refuse(format!(

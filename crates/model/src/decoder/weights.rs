@@ -5,7 +5,7 @@ use super::load::LoadError;
 use crate::checkpoint::{Checkpoint, CheckpointError, DType, Tensor};
 use crate::spec::{DecoderSpec, LayerRole, Role, Rope, RopeOrder};
 use half::{bf16, f16};
-use plimsoll_kernels::{Compute, Matrix, Stored};
+use plimsoll_kernels::{Matrix, Stored};
 use plimsoll_pool::AlignedBuf;
 
 /// Bytes of a file read at a time.
@@ -66,11 +66,6 @@ impl Weights {
     /// Bytes of all matrices.
     pub(crate) fn bytes(&self) -> usize {
         self.matrices().map(Matrix::bytes).sum()
-    }
-
-    /// Makes room in `compute` for products with all of them.
-    pub(crate) fn prepare(&self, compute: &mut Compute) {
-        self.matrices().for_each(|matrix| compute.prepare(matrix));
     }
 
     fn matrices(&self) -> impl Iterator<Item = &Matrix> {

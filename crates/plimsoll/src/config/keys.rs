@@ -7,6 +7,7 @@ use super::slo::{NamedSlo, Slo};
 use super::units::{Period, Size};
 use clap::ValueEnum;
 use plimsoll_gateway::ApiKey;
+use plimsoll_kernels::KvType;
 use plimsoll_runtime::QueuePolicy;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -30,6 +31,9 @@ pub struct EngineKeys {
     /// Memory for the KV cache of each model, such as 512MiB [default: 512MiB, or one full context if that is more]
     #[arg(long, env = "PLIMSOLL_KV_MEMORY", value_name = "SIZE")]
     pub kv_memory: Option<Size>,
+    /// How keys and values are stored: f16, or q8 (bytes: half the memory, and faster) [default: f16]
+    #[arg(long, env = "PLIMSOLL_KV_TYPE", value_enum)]
+    pub kv_type: Option<KvTypeKey>,
     /// Whether prompts with the same beginning share what was computed for it [default: true]
     #[arg(long, env = "PLIMSOLL_PREFIX_CACHE", value_name = "BOOL")]
     pub prefix_cache: Option<bool>,
@@ -105,12 +109,14 @@ pub struct ModelKeys {
     pub ctx: Option<usize>,
     pub max_seqs: Option<usize>,
     pub kv_memory: Option<Size>,
+    pub kv_type: Option<KvTypeKey>,
     pub queue: Option<usize>,
     pub slo: Option<Slo>,
 }
 
 /// The names of the fields of [`ModelKeys`].
-pub const MODEL_KEYS: [&str; 7] = ["name", "source", "ctx", "max_seqs", "kv_memory", "queue", "slo"];
+pub const MODEL_KEYS: [&str; 8] =
+    ["name", "source", "ctx", "max_seqs", "kv_memory", "kv_type", "queue", "slo"];
 
 /// Keys that are planned, and what to say to who uses one already.
 pub const PLANNED_KEYS: [(&str, &str); 1] =
@@ -129,6 +135,26 @@ pub enum Kernel {
     Avx2,
     /// Any machine.
     Portable,
+}
+
+/// How keys and values are stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KvTypeKey {
+    /// IEEE halves.
+    #[default]
+    F16,
+    /// Bytes, with a scale for 32 numbers of a key and for each value.
+    Q8,
+}
+
+impl From<KvTypeKey> for KvType {
+    fn from(key: KvTypeKey) -> Self {
+        match key {
+            KvTypeKey::F16 => Self::F16,
+            KvTypeKey::Q8 => Self::Q8,
+        }
+    }
 }
 
 /// Who decides how many may wait.
@@ -175,6 +201,7 @@ impl EngineKeys {
             ctx: self.ctx.or(lower.ctx),
             max_seqs: self.max_seqs.or(lower.max_seqs),
             kv_memory: self.kv_memory.or(lower.kv_memory),
+            kv_type: self.kv_type.or(lower.kv_type),
             prefix_cache: self.prefix_cache.or(lower.prefix_cache),
             park_memory: self.park_memory.or(lower.park_memory),
             park_folder: self.park_folder.or(lower.park_folder),
@@ -212,6 +239,7 @@ impl ModelKeys {
             ctx: self.ctx,
             max_seqs: self.max_seqs,
             kv_memory: self.kv_memory,
+            kv_type: self.kv_type,
             queue: self.queue,
             ..EngineKeys::default()
         }

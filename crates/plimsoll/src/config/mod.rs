@@ -16,6 +16,7 @@ use anyhow::{Context, bail, ensure};
 use file::File;
 use keys::{EngineKeys, Kernel, LogFormat, ServerKeys};
 use plimsoll_gateway::ApiKey;
+use plimsoll_kernels::KvType;
 use plimsoll_runtime::{LaneConfig, Parking, Promise, QueuePolicy};
 use slo::NamedSlo;
 use std::fmt;
@@ -79,6 +80,8 @@ pub struct Model {
     pub max_seqs: usize,
     /// Bytes for K and V; `None`: decided when the model's sizes are known.
     pub kv_memory: Option<u64>,
+    /// How K and V are stored.
+    pub kv_type: KvType,
     /// Whether prompts share their beginnings.
     pub prefix_cache: bool,
     /// Where KV blocks go that make way.
@@ -179,6 +182,7 @@ fn model(named: &models::Named, wanted: &Wanted, file: &File) -> anyhow::Result<
                 .map(|size| in_range("kv_memory", size, &KV_MEMORY))
                 .transpose()?
                 .map(|size| size.0),
+            kv_type: keys.kv_type.unwrap_or_default().into(),
             prefix_cache: keys.prefix_cache.unwrap_or(true),
             parking: parking(&keys)?,
             queue: in_range("queue", keys.queue.unwrap_or(lane.queue as usize), &QUEUE)?,

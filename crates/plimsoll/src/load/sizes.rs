@@ -21,8 +21,8 @@ pub fn options(model: &Model, spec: &DecoderSpec) -> anyhow::Result<Options> {
         model.name,
         spec.context
     );
-    let blocks = blocks(model, context, kv_block_bytes(spec) as u64)?;
-    Ok(Options { context, blocks, max_seqs: model.max_seqs, max_rows: MAX_ROWS })
+    let blocks = blocks(model, context, kv_block_bytes(spec, model.kv_type) as u64)?;
+    Ok(Options { context, blocks, max_seqs: model.max_seqs, max_rows: MAX_ROWS, kv: model.kv_type })
 }
 
 /// As many KV blocks as the memory holds, and no more than all sequences together can use.
@@ -57,6 +57,7 @@ mod tests {
             ctx,
             max_seqs,
             kv_memory,
+            kv_type: Default::default(),
             prefix_cache,
             parking,
             queue,

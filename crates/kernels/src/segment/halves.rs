@@ -1,107 +1,35 @@
-//! Attention of a few rows over one segment of the context: scores, exponentials, weighted values.
+//! Over keys and values in IEEE halves.
 
+use super::{Piece, SEGMENT, SEGMENT_BLOCKS};
 use crate::simd::{LANES, Simd, exp};
 use crate::slab::BLOCK_TOKENS;
 use std::array::from_fn;
 
-/// Blocks of a segment.
-const SEGMENT_BLOCKS: usize = 16;
-/// Positions of a segment.
-pub(crate) const SEGMENT: usize = SEGMENT_BLOCKS * BLOCK_TOKENS;
-/// Rows computed together, at most.
-pub(crate) const MAX_ROWS: usize = 12;
-/// f32 of scratch for scores.
-pub(crate) const SCORES: usize = MAX_ROWS * SEGMENT;
-
-/// Rows that share a key-value head: consecutive positions, and for each the heads of its group.
-pub(crate) struct Rows<'a> {
-    /// From the first position's row on.
-    pub(crate) queries: &'a [f32],
-    pub(crate) width: usize,
-    /// Where the group's heads begin in a row.
-    pub(crate) column: usize,
-    pub(crate) group: usize,
-    pub(crate) head_dim: usize,
-    /// Of the first row in its sequence.
-    pub(crate) position: usize,
-    pub(crate) count: usize,
-}
-
-impl Rows<'_> {
-    #[inline(always)]
-    fn query(&self, i: usize) -> *const f32 {
-        let at = i / self.group * self.width + self.column + i % self.group * self.head_dim;
-        self.queries[at..][..self.head_dim].as_ptr()
-    }
-
-    /// Tokens of the segment that begins at `first` which row `i` sees.
-    #[inline(always)]
-    fn visible(&self, i: usize, first: usize) -> usize {
-        (self.position + i / self.group + 1).saturating_sub(first).min(SEGMENT)
-    }
-}
-
-/// One key-value head's pages of one sequence.
-pub(crate) struct Context<'a> {
-    pub(crate) halves: &'a [u16],
-    pub(crate) first: usize,
-    pub(crate) stride: usize,
-    pub(crate) table: &'a [u32],
-}
-
-impl Context<'_> {
-    /// K, then V, of the `b`-th block.
-    #[inline(always)]
-    fn page(&self, b: usize, halves: usize) -> *const u16 {
-        self.halves[self.first + self.table[b] as usize * self.stride..][..halves].as_ptr()
-    }
-}
-
-/// Results of rows over a segment, `[rows][2 + head_dim]`: the largest score, the sum of exponentials, and the sum of
-/// values weighted by them. Rows that see nothing of the segment get a sum of zero.
-#[inline(always)]
-pub(crate) fn segment<S: Simd>(
-    s: S,
-    rows: &Rows<'_>,
-    context: &Context<'_>,
-    index: usize,
-    scores: &mut [f32],
-    results: &mut [f32],
-) {
-    let (total, stride) = (rows.count * rows.group, rows.head_dim + 2);
-    let most = if S::WIDE { MAX_ROWS } else { 4 };
-    let mut i = 0;
-    while i < total {
-        let results = &mut results[i * stride..];
-        let piece = Piece { rows, context, index, first: i, scores: &mut *scores, results };
-        i += match (total - i).min(most) {
-            12.. => piece.run::<S, 12, 1, 2>(s),
-            8.. => piece.run::<S, 8, 1, 2>(s),
-            6.. => piece.run::<S, 6, 2, 4>(s),
-            4.. if !S::WIDE => piece.run::<S, 4, 1, 1>(s),
-            4.. => piece.run::<S, 4, 4, 4>(s),
-            3 if !S::WIDE => piece.run::<S, 3, 1, 2>(s),
-            3 => piece.run::<S, 3, 4, 4>(s),
-            2 => piece.run::<S, 2, 2, 2>(s),
-            _ => piece.run::<S, 1, 4, 4>(s),
-        };
-    }
-}
-
-/// `R` rows from `first` on.
-struct Piece<'a> {
-    rows: &'a Rows<'a>,
-    context: &'a Context<'a>,
-    index: usize,
-    first: usize,
-    scores: &'a mut [f32],
-    results: &'a mut [f32],
-}
-
 impl Piece<'_> {
+    /// As many of the next `rows` rows as fit the registers; returns how many.
+    #[inline(always)]
+    pub(super) fn over_halves<S: Simd>(self, s: S, rows: usize) -> usize {
+        if !S::WIDE {
+            return match rows {
+                4.. => self.halves::<S, 4, 1, 1>(s),
+                3 => self.halves::<S, 3, 1, 2>(s),
+                _ => self.halves::<S, 1, 2, 2>(s),
+            };
+        }
+        match rows {
+            12.. => self.halves::<S, 12, 1, 2>(s),
+            8.. => self.halves::<S, 8, 1, 2>(s),
+            6.. => self.halves::<S, 6, 2, 4>(s),
+            4.. => self.halves::<S, 4, 4, 4>(s),
+            3 => self.halves::<S, 3, 4, 4>(s),
+            2 => self.halves::<S, 2, 2, 2>(s),
+            _ => self.halves::<S, 1, 4, 4>(s),
+        }
+    }
+
     /// Computes `R` rows, `B` blocks of keys and `C` vectors of values at a time, none of which changes a result.
     #[inline(always)]
-    fn run<S: Simd, const R: usize, const B: usize, const C: usize>(mut self, s: S) -> usize {
+    fn halves<S: Simd, const R: usize, const B: usize, const C: usize>(mut self, s: S) -> usize {
         let visible: [usize; R] = from_fn(|r| self.rows.visible(self.first + r, self.index * SEGMENT));
         let longest = visible.into_iter().max().unwrap_or(0);
         let blocks = longest.div_ceil(BLOCK_TOKENS);
@@ -131,7 +59,7 @@ impl Piece<'_> {
     fn scores<S: Simd, const R: usize, const B: usize>(&mut self, s: S, block: usize, visible: &[usize; R]) {
         let dim = self.rows.head_dim;
         let base = self.index * SEGMENT_BLOCKS + block;
-        let keys: [*const u16; B] = from_fn(|b| self.context.page(base + b, dim * BLOCK_TOKENS));
+        let keys: [*const u16; B] = from_fn(|b| self.context.page(base + b));
         let queries: [*const f32; R] = from_fn(|r| self.rows.query(self.first + r));
         let mut sums = [[s.splat(0.0); B]; R];
         for d in 0..dim {
@@ -153,7 +81,7 @@ impl Piece<'_> {
             for b in 0..B {
                 let place = (block + b) * BLOCK_TOKENS;
                 let seen = visible[r].saturating_sub(place).min(BLOCK_TOKENS);
-                let to = &mut self.scores[r * SEGMENT + place..][..BLOCK_TOKENS];
+                let to = &mut self.scratch[r * SEGMENT + place..][..BLOCK_TOKENS];
                 // SAFETY: 16 f32.
                 unsafe { s.store(to.as_mut_ptr(), s.keep(sums[r][b], seen, -1e30)) };
             }
@@ -165,7 +93,7 @@ impl Piece<'_> {
     fn exponentials<S: Simd, const R: usize>(&mut self, s: S, blocks: usize, visible: &[usize; R]) {
         let stride = self.rows.head_dim + 2;
         for r in 0..R {
-            let scores = &mut self.scores[r * SEGMENT..][..blocks * BLOCK_TOKENS];
+            let scores = &mut self.scratch[r * SEGMENT..][..blocks * BLOCK_TOKENS];
             let mut largest = s.splat(-1e30);
             for block in scores.chunks_exact(BLOCK_TOKENS) {
                 // SAFETY: 16 f32.
@@ -195,9 +123,9 @@ impl Piece<'_> {
         let dim = self.rows.head_dim;
         let mut sums = [[s.splat(0.0); C]; R];
         for b in 0..longest.div_ceil(BLOCK_TOKENS) {
-            let page = self.context.page(self.index * SEGMENT_BLOCKS + b, 2 * dim * BLOCK_TOKENS);
+            let page = self.context.page(self.index * SEGMENT_BLOCKS + b);
             let places = (longest - b * BLOCK_TOKENS).min(BLOCK_TOKENS);
-            let scores = self.scores[b * BLOCK_TOKENS..][..(R - 1) * SEGMENT + places].as_ptr();
+            let scores = self.scratch[b * BLOCK_TOKENS..][..(R - 1) * SEGMENT + places].as_ptr();
             for place in 0..places {
                 // SAFETY: a page holds 16 rows of `dim` values after its keys; scores as sliced above.
                 unsafe {
@@ -222,20 +150,5 @@ impl Piece<'_> {
                 unsafe { s.store(to.as_mut_ptr().add(c * LANES), sum) };
             }
         }
-    }
-}
-
-/// Merges the results of a later segment into those of the ones before it.
-#[inline(always)]
-pub(crate) fn merge(into: &mut [f32], from: &[f32], head_dim: usize) {
-    let stride = head_dim + 2;
-    for (into, from) in into.chunks_exact_mut(stride).zip(from.chunks_exact(stride)) {
-        if from[1] == 0.0 {
-            continue;
-        }
-        let largest = into[0].max(from[0]);
-        let (old, new) = ((into[0] - largest).exp(), (from[0] - largest).exp());
-        into[0] = largest;
-        into[1..].iter_mut().zip(&from[1..]).for_each(|(a, b)| *a = *a * old + b * new);
     }
 }
