@@ -40,6 +40,6 @@ pub use compute::Compute;
 pub use isa::Isa;
 pub use matrix::{Matrix, Packed, Stored};
 pub use product::{Activation, Product};
-pub use rope::{Heads, Slot};
-pub use slab::{KvType, Slab, SlabShape};
+pub use rope::Heads;
+pub use slab::{KvType, Slab, SlabShape, Slot};
 pub use team::Team;

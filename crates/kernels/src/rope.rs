@@ -8,17 +8,8 @@ use crate::isa::Kernel;
 use crate::matrix::BLOCK;
 use crate::shared::Shared;
 use crate::simd::{LANES, Simd};
-use crate::slab::{BLOCK_TOKENS, BytePage, KvType, Slab};
+use crate::slab::{BLOCK_TOKENS, BytePage, KvType, Slab, Slot};
 use std::ops::Range;
-
-/// Where a row of a step goes in the KV cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slot {
-    /// Block of its sequence.
-    pub block: u32,
-    /// Place in the block, below 16.
-    pub place: u32,
-}
 
 /// Queries, keys and values of one layer for the rows of a step.
 pub struct Heads<'a> {

@@ -5,7 +5,6 @@
 //! - **Q8**: K as a panel of 8-bit weights, `[head_dim / 4][16][4]` bytes with 128 added, and its f32 scales,
 //!   `[head_dim / 32][16]`; V the same the other way round, `[16 / 4][head_dim][4]`, and its scales, `[16]`.
 
-use crate::rope::Slot;
 use plimsoll_pool::{AlignedBuf, OutOfMemory};
 
 /// Tokens in a block.
@@ -79,6 +78,15 @@ impl SlabShape {
     pub const fn block_bytes(&self) -> usize {
         2 * self.layers * self.heads * self.page()
     }
+}
+
+/// Where a row of a step goes in the KV cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    /// Block of its sequence.
+    pub block: u32,
+    /// Place in the block, below 16.
+    pub place: u32,
 }
 
 /// The KV cache of one model.
