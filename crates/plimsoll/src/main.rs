@@ -35,7 +35,8 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
-    if !matches!(command, Command::Serve(_)) {
+    // These two have an end of their own: what runs is finished, or what was measured is written.
+    if !matches!(command, Command::Serve(_) | Command::Bench(Bench::Serve(_))) {
         signals::end_after_pulls().context("cannot catch signals")?;
     }
     match command {
