@@ -9,7 +9,7 @@
 //!
 //! - [`team`]: the threads. [`isa`]: which instructions. [`matrix`]: packed weights. [`activations`]: their inputs.
 //! - [`embed`], [`product`] (over `tile`: `quantized`, `floats`), [`norm`], [`rope`], [`attention`] (over `segment`): the operations.
-//! - [`slab`]: the bytes of the KV cache.
+//! - [`slab`]: the bytes of the KV cache. [`softmax`]: the weights that sampling draws from.
 
 #![expect(
     clippy::needless_range_loop,
@@ -31,6 +31,7 @@ mod segment;
 mod shared;
 mod simd;
 pub mod slab;
+pub mod softmax;
 pub mod team;
 mod tile;
 

@@ -1,6 +1,8 @@
 //! Which tokens may be drawn, without sorting the vocabulary.
 
 use super::Params;
+use plimsoll_kernels::Isa;
+use plimsoll_kernels::softmax::{PART, Part, weigh};
 use std::cmp::Ordering;
 
 /// How many of the likeliest are sorted first when looking for those that reach `top_p`; if they do not, eight times as
@@ -16,39 +18,140 @@ struct Candidate {
 
 /// Room for the tokens that may be drawn, kept from token to token: one for all samplers of a thread, because none of
 /// them leaves anything in it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Candidates {
+    isa: Isa,
+    /// Of all tokens, and of [`PART`] each together.
+    weights: Vec<f32>,
+    parts: Vec<Part>,
     list: Vec<Candidate>,
+}
+
+impl Default for Candidates {
+    fn default() -> Self {
+        Self::with_vocab(0)
+    }
 }
 
 impl Candidates {
     /// Room for a vocabulary of this size, so that sampling will not allocate.
     pub fn with_vocab(vocab: usize) -> Self {
-        Self { list: Vec::with_capacity(vocab) }
+        let parts = vocab.div_ceil(PART);
+        Self {
+            isa: Isa::detect(),
+            weights: Vec::with_capacity(parts * PART),
+            parts: Vec::with_capacity(parts),
+            list: Vec::with_capacity(vocab),
+        }
     }
 
-    /// Draws a token; `draw` is in `[0, 1)`. `None` only when no logit is finite.
+    /// Draws a token; `draw` is in `[0, 1)`, `highest` the highest logit, finite.
     pub(super) fn sample(&mut self, params: &Params, logits: &[f32], highest: f32, draw: f64) -> Option<u32> {
-        self.weigh(params, logits, highest);
+        let parts = logits.len().div_ceil(PART);
+        self.parts.resize(parts, Part::default());
+        self.weights.resize(parts * PART, 0.0);
+        let scale = 1.0 / params.temperature;
+        weigh(self.isa, logits, (highest, scale), &mut self.weights, &mut self.parts);
+        self.drop_infinite();
         if params.top_k > 0 {
-            self.keep_likeliest(params.top_k as usize);
+            self.list_likeliest(params.top_k as usize, params.min_p);
+        } else if params.min_p > 0.0 {
+            self.list(params.min_p);
+        } else if params.top_p < 1.0 {
+            // Tokens lighter than this could not make up the rest even if all were.
+            let total = self.sum();
+            let negligible = (1.0 - f64::from(params.top_p)) * total / logits.len() as f64;
+            self.list(negligible as f32);
+            self.keep_mass(f64::from(params.top_p) * total);
+            return self.draw(draw);
+        } else {
+            return self.draw_any(draw);
         }
         if params.top_p < 1.0 {
-            self.keep_mass(f64::from(params.top_p));
+            self.keep_mass(f64::from(params.top_p) * self.total());
         }
         self.draw(draw)
     }
 
-    /// Lists the tokens that `min_p` leaves, in the order of their ids.
-    fn weigh(&mut self, params: &Params, logits: &[f32], highest: f32) {
-        let scale = 1.0 / params.temperature;
+    /// No weight of a finite logit is over 1, or by a rounding: what is, is impossible.
+    fn drop_infinite(&mut self) {
+        for (part, weights) in self.parts.iter_mut().zip(self.weights.chunks_exact_mut(PART)) {
+            if part.largest > 2.0 {
+                weights.iter_mut().filter(|weight| **weight > 2.0).for_each(|weight| *weight = 0.0);
+                let largest = weights.iter().fold(0.0, |most: f32, &weight| most.max(weight));
+                *part = Part { sum: weights.iter().sum(), largest };
+            }
+        }
+    }
+
+    /// The sum of all weights.
+    fn sum(&self) -> f64 {
+        self.parts.iter().map(|part| f64::from(part.sum)).sum()
+    }
+
+    /// Draws from all tokens.
+    fn draw_any(&self, draw: f64) -> Option<u32> {
+        let mut left = draw * self.sum();
+        let mut last = None;
+        for (part, weights) in
+            self.parts.iter().zip(self.weights.chunks_exact(PART)).enumerate().map(numbered)
+        {
+            if part.1.sum <= 0.0 {
+                continue;
+            }
+            // The part's sum is rounded otherwise than its weights one by one: look inside when it is near.
+            let sum = f64::from(part.1.sum);
+            if left > sum * (1.0 + 1e-5) {
+                left -= sum;
+                continue;
+            }
+            for (i, &weight) in (0u32..).zip(weights).filter(|(_, weight)| **weight > 0.0) {
+                left -= f64::from(weight);
+                last = Some(part.0 + i);
+                if left < 0.0 {
+                    return last;
+                }
+            }
+        }
+        // Rounding used up the last one's share.
+        last
+    }
+
+    /// Lists the tokens of at least this weight, in the order of their ids.
+    fn list(&mut self, least: f32) {
         self.list.clear();
-        self.list.extend((0u32..).zip(logits).filter_map(|(id, &logit)| {
-            // Past this a weight is 0 anyway. Infinite logits and NaN have no place here.
-            let distance = if logit <= highest { (logit - highest) * scale } else { return None };
-            let weight = if distance > -104.0 { distance.exp() } else { return None };
-            (weight >= params.min_p && weight > 0.0).then_some(Candidate { id, weight })
-        }));
+        for (part, weights) in
+            self.parts.iter().zip(self.weights.chunks_exact(PART)).enumerate().map(numbered)
+        {
+            if part.1.largest >= least {
+                let chosen =
+                    (part.0..).zip(weights).filter(|(_, weight)| **weight >= least && **weight > 0.0);
+                self.list.extend(chosen.map(|(id, &weight)| Candidate { id, weight }));
+            }
+        }
+    }
+
+    /// Lists the `k` likeliest of at least this weight, sorted. Once there are `k`, only what is likelier than the last of
+    /// them is looked at, a part at a time.
+    fn list_likeliest(&mut self, k: usize, least: f32) {
+        let most = k.saturating_mul(2).max(256);
+        let mut least = least;
+        self.list.clear();
+        for (part, weights) in
+            self.parts.iter().zip(self.weights.chunks_exact(PART)).enumerate().map(numbered)
+        {
+            if part.1.largest < least {
+                continue;
+            }
+            let chosen = (part.0..).zip(weights).filter(|(_, weight)| **weight >= least && **weight > 0.0);
+            self.list.extend(chosen.map(|(id, &weight)| Candidate { id, weight }));
+            if self.list.len() >= most {
+                let (_, last, _) = self.list.select_nth_unstable_by(k - 1, likelier);
+                least = last.weight;
+                self.list.truncate(k);
+            }
+        }
+        self.keep_likeliest(k);
     }
 
     /// Leaves the `k` likeliest, sorted.
@@ -60,12 +163,8 @@ impl Candidates {
         self.list.sort_unstable_by(likelier);
     }
 
-    /// Leaves the fewest likeliest that reach `share` of the weight, sorted.
-    fn keep_mass(&mut self, share: f64) {
-        let total = self.total();
-        // Tokens lighter than this could not make up the rest even if all were.
-        let negligible = (1.0 - share) * total / self.list.len().max(1) as f64;
-        self.list.retain(|candidate| f64::from(candidate.weight) >= negligible);
+    /// Leaves the fewest likeliest that together have this weight, sorted.
+    fn keep_mass(&mut self, wanted: f64) {
         let (mut sorted, mut reached, mut step) = (0, 0.0, FIRST_SORTED);
         while sorted < self.list.len() {
             let unsorted = &mut self.list[sorted..];
@@ -76,7 +175,7 @@ impl Candidates {
             unsorted[..part].sort_unstable_by(likelier);
             for at in sorted..sorted + part {
                 reached += f64::from(self.list[at].weight);
-                if reached >= share * total {
+                if reached >= wanted {
                     self.list.truncate(at + 1);
                     return;
                 }
@@ -101,6 +200,11 @@ impl Candidates {
     fn total(&self) -> f64 {
         self.list.iter().map(|candidate| f64::from(candidate.weight)).sum()
     }
+}
+
+/// A part with the id of its first token, and its weights.
+fn numbered<'a>((i, (part, weights)): (usize, (&'a Part, &'a [f32]))) -> ((u32, &'a Part), &'a [f32]) {
+    (((i * PART) as u32, part), weights)
 }
 
 /// The likelier first, the lower id among equals.
