@@ -2,7 +2,7 @@
 
 use crate::config::LaneConfig;
 use crate::events::{Choice, Events, Reading};
-use crate::lane::Lane;
+use crate::lane::{Lane, Phase};
 use crate::link::{Link, Needs};
 use crate::pools::{Lent, Pools, Sequences};
 use crate::request::{Admission, Request, Scores, Sequence};
@@ -96,7 +96,13 @@ impl Served {
             arrived: self.lane_time(arrived),
             tenant: request.tenant,
         };
-        let ticket = shared.gate.try_admit(shared.now(), &ask).map_err(|refusal| self.refused(refusal))?;
+        let ticket = shared.gate.try_admit(shared.now(), &ask).map_err(|refusal| {
+            // It held a place for a moment: a lane that waits for the last one to go may have seen it.
+            if shared.is_at(Phase::Draining) {
+                shared.bell.ring();
+            }
+            self.refused(refusal)
+        })?;
         Ok(Admission::new(ticket, shared.bell.clone()))
     }
 

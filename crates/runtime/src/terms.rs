@@ -18,10 +18,10 @@ pub(crate) fn asked(urgency: &Urgency, promise: &Promise) -> Result<Asked, Error
         Priority::Standard => Class::Standard,
         Priority::Batch => Class::Batch,
     };
-    for (name, asked, promised) in
-        [("x-slo-ttft-ms", urgency.ttft, promise.ttft), ("x-slo-itl-ms", urgency.itl, promise.itl)]
-    {
-        check(name, asked, promised)?;
+    // The model promises nothing to `batch`.
+    if class != Class::Batch {
+        check("x-slo-ttft-ms", urgency.ttft, promise.ttft)?;
+        check("x-slo-itl-ms", urgency.itl, promise.itl)?;
     }
     Ok(Asked { class, ttft: urgency.ttft, itl: urgency.itl, timeout: urgency.timeout })
 }

@@ -60,6 +60,18 @@ fn refusals_say_why_and_when() {
     assert_eq!(gate.in_flight(), (3, 60));
 }
 
+/// Who is alone can never be fewer: whatever may wait now, it is let in, or it would be told to come back for ever.
+#[test]
+fn what_may_wait_now_does_not_hold_up_who_is_alone() {
+    let snapshot = Arc::new(Snapshot::default());
+    snapshot.set_queue_limit(2);
+    let gate = door(16, 100, snapshot);
+    let held = admit(&gate, 8, 8).unwrap();
+    assert!(matches!(admit(&gate, 1, 1).unwrap_err(), Refusal::Sequences { .. }));
+    drop(held);
+    assert!(admit(&gate, 16, 1).is_ok());
+}
+
 #[test]
 fn an_estimate_is_corrected() {
     let gate = gate(4, 100);

@@ -91,7 +91,10 @@ impl Piece<'_> {
     fn bytes<S: Simd, const R: usize>(mut self, s: S) -> usize {
         let visible: [usize; R] = from_fn(|r| self.rows.visible(self.first + r, self.index * SEGMENT));
         let blocks = visible.into_iter().max().unwrap_or(0).div_ceil(BLOCK_TOKENS);
-        let bytes = Bytes::new(&mut self.scratch[SCORES..]);
+        // Apart for good: what borrows the scores anew must not touch the room that raw pointers lead to.
+        let (scores, room) = std::mem::take(&mut self.scratch).split_at_mut(SCORES);
+        self.scratch = scores;
+        let bytes = Bytes::new(room);
         let mut scales = [[Scale::default(); MAX_HEAD / BLOCK]; R];
         self.cut_queries::<S, R>(s, bytes, &mut scales);
         for b in 0..blocks {

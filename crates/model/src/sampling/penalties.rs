@@ -3,6 +3,9 @@
 use super::Params;
 use hashbrown::HashMap;
 
+/// Tokens whose room is kept from output to output.
+const KEPT: usize = 8192;
+
 /// Which tokens were there, and how often in the output. The prompt counts for the repetition penalty alone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Penalties {
@@ -12,6 +15,9 @@ pub(super) struct Penalties {
 
 impl Penalties {
     pub(super) fn clear(&mut self) {
+        if self.counts.capacity() > KEPT {
+            self.counts = HashMap::new();
+        }
         self.counts.clear();
     }
 

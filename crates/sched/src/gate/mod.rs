@@ -259,7 +259,8 @@ impl Shared {
         if word & CLOSED != 0 {
             return Err(Refusal::Closed);
         }
-        let over = self.over(taken + sequences, class);
+        // Alone nobody is too many: told to come back, it would be for ever.
+        let over = if taken == 0 { 0 } else { self.over(taken + sequences, class) };
         if over > 0 && sequences > 0 {
             return Err(Refusal::Sequences { retry_after: self.wait_for(over) });
         }

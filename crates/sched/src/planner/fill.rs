@@ -21,7 +21,9 @@ impl Planner {
         let decoding = self.cost.predict(load).as_secs_f64();
         let aim = self.track.aim();
         for sequence in &self.sequences {
-            let (Some(itl), Some(first_at)) = (sequence.deadlines.itl, sequence.first_at) else { continue };
+            let (Some(itl), Some(first_at)) = (sequence.deadlines.itl, sequence.gaps_since()) else {
+                continue;
+            };
             if !sequence.is(Place::Active) {
                 continue;
             }

@@ -142,7 +142,7 @@ impl Planner {
         if !sequence.deadlines.is_promised() {
             return true;
         }
-        let Some(first_at) = sequence.first_at else { return false };
+        let Some(first_at) = sequence.gaps_since() else { return false };
         let step = self.budget.as_secs_f64();
         let left = self.track.left(sequence);
         // Another one of the usual length, moving there and back, and a step to spare.

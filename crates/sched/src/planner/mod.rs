@@ -358,7 +358,9 @@ impl Planner {
             let sequence = &mut self.sequences[i];
             sequence.place = Place::Waiting;
             let away = now.saturating_sub(sequence.paused_at);
-            sequence.first_at.iter_mut().for_each(|first| *first += away);
+            if sequence.first_at.is_some() {
+                sequence.away += away;
+            }
         }
     }
 

@@ -54,6 +54,8 @@ pub(super) struct Sequence {
     pub(super) visited: u64,
     /// When it had its first token. Later by the time that its reader kept it waiting.
     pub(super) first_at: Option<Duration>,
+    /// How long its reader has kept it waiting since: none of the gaps that were promised.
+    pub(super) away: Duration,
     /// Since when its reader has kept it waiting.
     pub(super) paused_at: Duration,
 }
@@ -106,6 +108,7 @@ impl Sequence {
             planned: 0,
             visited: 0,
             first_at: None,
+            away: Duration::ZERO,
             paused_at: Duration::ZERO,
         }
     }
@@ -129,6 +132,11 @@ impl Sequence {
             None => (arrived + NO_HURRY, 0),
         };
         (class, about, size, first.unwrap_or_default(), self.id)
+    }
+
+    /// From when its gaps count: the first token, later by what its reader was away.
+    pub(super) fn gaps_since(&self) -> Option<Duration> {
+        self.first_at.map(|at| at + self.away)
     }
 
     /// When its time is up: for its first token, unless it has begun; for its last.

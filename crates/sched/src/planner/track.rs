@@ -93,17 +93,17 @@ impl Track {
     /// A sequence is complete at `now`.
     pub(super) fn finished(&mut self, now: Duration, sequence: &Sequence) {
         self.outputs.add(sequence.generated());
-        let Some(first_at) = sequence.first_at else { return };
+        let (Some(first_at), Some(since)) = (sequence.first_at, sequence.gaps_since()) else { return };
         let Deadlines { class, first, itl, last, .. } = sequence.deadlines;
         let gaps = sequence.generated().saturating_sub(1);
         let is_smooth = itl
             .filter(|_| gaps > 0)
-            .map(|itl| now.saturating_sub(first_at).as_secs_f64() <= itl.as_secs_f64() * gaps as f64);
-        is_smooth.into_iter().for_each(|is_smooth| self.gap.learn(now, first_at, is_smooth));
+            .map(|itl| now.saturating_sub(since).as_secs_f64() <= itl.as_secs_f64() * gaps as f64);
+        is_smooth.into_iter().for_each(|is_smooth| self.gap.learn(now, since, is_smooth));
         if sequence.deadlines.is_promised() {
             let is_kept = first.is_none_or(|by| first_at <= by)
                 && is_smooth.unwrap_or(true)
-                && last.is_none_or(|by| now <= by);
+                && last.is_none_or(|by| now.saturating_sub(sequence.away) <= by);
             self.kept[class.index()].add(is_kept);
         }
     }
