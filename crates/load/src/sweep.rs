@@ -60,8 +60,8 @@ pub struct Trial {
 const SEARCH_PART: usize = 5;
 /// No fewer than these, of which one may miss at a quantile of 0.99.
 const SEARCH_LEAST: usize = 100;
-/// Rates are halved so often before the search gives up, and doubled so often.
-const MOST_DOUBLINGS: usize = 12;
+/// Rates are halved so often before the search gives up. They are doubled up to [`SweepOptions::most`].
+const MOST_HALVINGS: usize = 14;
 /// Steps of the last part.
 const MOST_STEPS: usize = 10;
 
@@ -118,10 +118,7 @@ impl<F: AsyncFnMut(f64, usize) -> Result<Trial, LoadError>> Search<'_, F> {
         let most = self.options.most;
         let mut rate = self.options.start.min(most);
         if self.keeps(rate, false).await? {
-            for _ in 0..MOST_DOUBLINGS {
-                if rate >= most {
-                    break;
-                }
+            while rate < most {
                 let next = (rate * 2.0).min(most);
                 if !self.keeps(next, false).await? {
                     return Ok(Bracket::Between(rate, next));
@@ -130,7 +127,7 @@ impl<F: AsyncFnMut(f64, usize) -> Result<Trial, LoadError>> Search<'_, F> {
             }
             return Ok(Bracket::Open(rate));
         }
-        for _ in 0..MOST_DOUBLINGS {
+        for _ in 0..MOST_HALVINGS {
             let next = rate / 2.0;
             if self.keeps(next, false).await? {
                 return Ok(Bracket::Between(next, rate));
@@ -232,6 +229,14 @@ mod tests {
         };
         let found = now(sweep(OPTIONS, &SLO, serve)).unwrap().highest.unwrap();
         assert!((19.0..=20.0).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn a_start_far_below_is_no_hindrance() {
+        for (knee, start) in [(1575.1, 0.1), (9000.0, 0.1), (0.01, 100.0)] {
+            let found = with_knee(knee, SweepOptions { start, ..OPTIONS }).highest.unwrap();
+            assert!(found <= knee / 0.99 && found * 1.06 >= knee, "{found} for {knee} from {start}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::{Bench, config, read, request, script};
 use plimsoll_api::error::Reason;
 use plimsoll_api::service::{GenerateRequest, Priority, Urgency};
-use plimsoll_runtime::{LaneConfig, Promise};
+use plimsoll_runtime::{LaneConfig, Promise, QueuePolicy};
 use std::time::Duration;
 
 fn within(ttft: u64, timeout: u64) -> Urgency {
@@ -41,7 +41,9 @@ async fn what_can_never_be_in_time_is_refused_for_good() {
 #[tokio::test]
 async fn more_than_there_is_time_for_is_told_when_to_come_back() {
     let promise = Promise { ttft: Some(Duration::from_millis(400)), ..Promise::default() };
-    let bench = Bench::new(script(), LaneConfig { promise, ..config() });
+    // Nothing but time is short, however fast the lane learns to be.
+    let (queue_policy, kv_overcommit) = (QueuePolicy::Fixed, 1000);
+    let bench = Bench::new(script(), LaneConfig { promise, queue_policy, kv_overcommit, ..config() });
     let prompt = "word ".repeat(50);
     // None is read, none is answered, all arrive at once: by the untaught model of costs each takes a quarter second.
     let mut refused = Vec::new();
