@@ -34,6 +34,10 @@ pub(crate) struct Served {
     pub(crate) cutters: Arc<Semaphore>,
 }
 
+/// Tokens that a template may add to a prompt of twice the guessed tokens before it is predicted for anew: it was let in for
+/// much less than it is.
+const TEMPLATE: usize = 64;
+
 /// Blocking threads that work on one model's text at a time.
 pub(crate) const STAGERS: usize = 2;
 /// Of these that want only the tokens, or only the text.
@@ -54,9 +58,21 @@ impl Served {
     async fn admit(&self, request: GenerateRequest, arrived: Instant) -> Result<Generation, Error> {
         self.check(&request)?;
         let asked = terms::asked(&request.urgency, &self.config.promise)?;
-        let admission = self.reserve(&request, &asked, arrived)?;
+        let guess = (text::bytes(&request.prompt) / 4 + 1).min(self.lane.longest());
+        let mut admission = match self.reserve(&request, &asked, arrived, guess) {
+            // It is refused for good only by what it is, not by a guess.
+            Err(error) if error.reason == Reason::NeverInTime => None,
+            decided => Some(decided?),
+        };
         let request = Arc::new(request);
         let prompt = self.tokenize(&request).await?;
+        if prompt.len() > 2 * guess + TEMPLATE {
+            admission = None;
+        }
+        let admission = match admission {
+            Some(admission) => admission,
+            None => self.reserve(&request, &asked, arrived, prompt.len())?,
+        };
         let terms = Terms::new(&self.config.promise, &asked, prompt.len());
         self.submit(&request, prompt, admission, (arrived, terms))
     }
@@ -76,16 +92,16 @@ impl Served {
         }
     }
 
-    /// Reserves places, and tokens by an estimate: about four bytes each. Never more than could be let in at all:
-    /// whether the request is too large is known only when it is tokenized.
+    /// Reserves places, and tokens for a prompt of so many, guessed at about four bytes each until it is tokenized. Never
+    /// more than could be let in at all: whether the request is too large is known only then.
     fn reserve(
         &self,
         request: &GenerateRequest,
         asked: &Asked,
         arrived: Instant,
+        prompt: usize,
     ) -> Result<Admission, Error> {
         let shared = &self.lane.shared;
-        let prompt = (text::bytes(&request.prompt) / 4 + 1).min(self.lane.longest());
         let tokens = self.tokens_of(request, prompt).min(shared.gate.bounds().tokens);
         let ask = Ask {
             sequences: request.n,

@@ -38,6 +38,17 @@ async fn what_can_never_be_in_time_is_refused_for_good() {
     assert!(bench.run(asked).await.unwrap().failed.is_none());
 }
 
+/// By its bytes it would be 181 tokens, which can never be in time; it is 60, which can.
+#[tokio::test]
+async fn nobody_is_refused_for_good_by_a_guess() {
+    let bench = Bench::new(script(), config());
+    let asked = GenerateRequest { urgency: within(120, 10_000), ..request(&"<|im_start|>".repeat(60), 2) };
+    let outcome = bench.run(asked.clone()).await.unwrap();
+    assert!(outcome.failed.is_none(), "{:?}", outcome.failed);
+    let as_many = GenerateRequest { prompt: request(&"x".repeat(181), 2).prompt, ..asked };
+    assert_eq!(bench.run(as_many).await.unwrap_err().reason, Reason::NeverInTime);
+}
+
 #[tokio::test]
 async fn more_than_there_is_time_for_is_told_when_to_come_back() {
     let promise = Promise { ttft: Some(Duration::from_millis(400)), ..Promise::default() };
