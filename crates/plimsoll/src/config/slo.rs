@@ -69,19 +69,14 @@ impl Slo {
     }
 }
 
-impl FromStr for NamedSlo {
+impl FromStr for Slo {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        // A model's name may have a colon in it; what follows the last one has an equals sign.
-        let (model, terms) = match text.rsplit_once(':') {
-            Some((model, terms)) => (Some(model.to_owned()), terms),
-            None => (None, text),
-        };
-        let mut slo = Slo::default();
+    fn from_str(terms: &str) -> Result<Self, String> {
+        let mut slo = Self::default();
         for term in terms.split(',') {
             let (name, value) = term.split_once('=').ok_or_else(|| {
-                format!("`{term}` is no promise; write it as in smollm2:ttft=500ms,itl=60ms,quantile=0.99")
+                format!("`{term}` is no term of a promise; write them as ttft=500ms,itl=60ms,quantile=0.99")
             })?;
             let period = || value.trim().parse::<Period>().map(Some);
             match name.trim() {
@@ -101,7 +96,20 @@ impl FromStr for NamedSlo {
                 }
             }
         }
-        Ok(Self { model, slo })
+        Ok(slo)
+    }
+}
+
+impl FromStr for NamedSlo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // A model's name may have a colon in it; what follows the last one has an equals sign.
+        let (model, terms) = match text.rsplit_once(':') {
+            Some((model, terms)) => (Some(model.to_owned()), terms),
+            None => (None, text),
+        };
+        Ok(Self { model, slo: terms.parse()? })
     }
 }
 
@@ -136,7 +144,7 @@ mod tests {
             named.slo.check().map_err(|error| error.to_string())
         };
         for (text, message) in [
-            ("fast", "`fast` is no promise"),
+            ("fast", "`fast` is no term of a promise"),
             ("m:tpot=3ms", "nobody promises `tpot`"),
             ("m:ttft=3", "`3` is no duration"),
             ("m:ttft=0ms", "slo: ttft must be more than 0"),

@@ -1,9 +1,10 @@
 //! Values of `bench serve` that have a little grammar of their own.
 
-use crate::config::units::Period;
+use crate::config;
 use plimsoll_load::arrivals::Arrivals;
 use plimsoll_load::slo::Slo;
 use plimsoll_load::workload::Class;
+use plimsoll_runtime::Promise;
 use std::str::FromStr;
 
 /// `--slo`.
@@ -13,31 +14,15 @@ pub struct Bounds(pub Slo);
 impl FromStr for Bounds {
     type Err = String;
 
+    /// As the server's own, but for what only the server knows.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut slo = Slo { ttft: None, itl: None, e2e: None, quantile: 0.99 };
-        for part in text.split(',') {
-            let (name, value) = part.trim().split_once('=').ok_or_else(|| {
-                format!("`{part}` is no bound; write them as ttft=500ms,itl=60ms,quantile=0.99")
-            })?;
-            let period = || Period::from_str(value).map(|period| Some(period.0));
-            match name {
-                "ttft" => slo.ttft = period()?,
-                "itl" => slo.itl = period()?,
-                "e2e" => slo.e2e = period()?,
-                "quantile" => slo.quantile = quantile(value)?,
-                _ => return Err(format!("`{name}` is no bound; there are ttft, itl, e2e and quantile")),
-            }
+        let promise = config::slo::Slo::from_str(text)?.check().map_err(|error| error.to_string())?;
+        if !promise.ttft_per_token.is_zero() {
+            return Err("ttft_per_token cannot be measured from here; give ttft".to_owned());
         }
-        if slo.ttft.or(slo.itl).or(slo.e2e).is_none() {
-            return Err("it must bound ttft, itl or e2e".to_owned());
-        }
-        Ok(Self(slo))
+        let Promise { ttft, itl, e2e, quantile, .. } = promise;
+        Ok(Self(Slo { ttft, itl, e2e, quantile }))
     }
-}
-
-fn quantile(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share) && *share > 0.0);
-    share.ok_or_else(|| format!("quantile is `{text}`; it must lie between 0 and 1, such as 0.99"))
 }
 
 /// `--mix`.
