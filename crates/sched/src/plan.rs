@@ -23,8 +23,8 @@ pub struct Arrival {
     /// The names of the prompt's full blocks, by which it shares them with others; empty: it shares none. Room for the
     /// names of what it generates spares the planner an allocation.
     pub names: Vec<BlockHash>,
-    /// An earlier sequence with the same prompt, whose blocks it takes over when that one has computed them;
-    /// not heeded when all logits are wanted.
+    /// The first sequence of its request, which has the same prompt. Its blocks are taken over when it has computed them
+    /// (unless all logits are wanted), and it alone has the deadline of the first token to keep.
     pub fork_of: Option<SeqId>,
     /// When it must have what.
     pub deadlines: Deadlines,

@@ -130,6 +130,19 @@ fn what_the_store_lost_is_computed_again() {
     assert_eq!((lane.spans(), lane.planner.parked_blocks()), (vec![(1, 0, 41)], 0));
 }
 
+/// What is brought back may turn out to be lost: nobody takes it over in the same step.
+#[test]
+fn a_fork_waits_until_its_origin_has_been_brought_back() {
+    let mut lane = Lane::preempted(limits(8, Duration::ZERO));
+    let Event::Arrived(fork) = arrived(3, 40, 96) else { unreachable!() };
+    let fork = Event::Arrived(Arrival { fork_of: Some(SeqId(1)), ..fork });
+    lane.step([DONE, Event::Cancelled(SeqId(2)), Event::Resumed(SeqId(1))]);
+    lane.step([Event::Fetched(SeqId(1)), fork]);
+    assert_eq!((lane.spans(), lane.plan.moves.copies.len()), (vec![(1, 40, 1)], 0));
+    lane.step([DONE]);
+    assert_eq!((lane.spans(), lane.plan.moves.copies.len()), (vec![(1, 41, 1), (3, 39, 1)], 1));
+}
+
 #[test]
 fn the_toy_lane_parks_and_shares() {
     let job = |family| Job {

@@ -119,6 +119,23 @@ fn whose_time_is_up_is_ended_and_its_blocks_are_free() {
     assert_eq!((planner.live(), planner.block_counts().free), (0, 64));
 }
 
+/// Its first token came with the first continuation: those that wait for a place do not end it.
+#[test]
+fn a_continuation_outlives_the_time_for_the_first_token() {
+    let ms = Duration::from_millis;
+    let mut planner = planner(1, 64, ms(50));
+    let mut plan = Plan::default();
+    let Event::Arrived(second) = urgent(1, Class::Standard, Some(40), Some(100)) else { unreachable!() };
+    let second = Event::Arrived(Arrival { fork_of: Some(SeqId(0)), ..second });
+    planner.step(Duration::ZERO, [urgent(0, Class::Standard, Some(40), Some(100)), second], &mut plan);
+    for now in [30, 40, 60] {
+        planner.step(ms(now), [DONE], &mut plan);
+        assert_eq!((&plan.expired[..], plan.spans[0].seq), (&[][..], SeqId(0)), "at {now} ms");
+    }
+    planner.step(ms(100), [DONE], &mut plan);
+    assert_eq!(plan.expired, [SeqId(0), SeqId(1)], "the last token has a time too");
+}
+
 #[test]
 fn one_that_is_paused_wakes_the_lane_when_its_time_is_up() {
     let mut planner = planner(1, 64, Duration::from_millis(50));

@@ -2,7 +2,7 @@
 
 use crate::request::{Admission, Item, Request};
 use plimsoll_api::error::Error;
-use plimsoll_sched::{Arrival, Deadlines, Event, Planner, SeqId, Start};
+use plimsoll_sched::{Arrival, Event, Planner, SeqId, Start};
 
 /// The requests of a lane, in the order of arrival; and what happened to them, for the planner.
 #[derive(Default)]
@@ -52,8 +52,6 @@ impl Roster {
             let mut names = planner.spare_names();
             names.extend_from_slice(&sequence.names);
             let fork_of = (i > 0).then_some(first);
-            // The answer has begun with whoever is first: the others must not end it for being late.
-            let deadlines = if i == 0 { deadlines } else { Deadlines { first: None, ..deadlines } };
             Event::Arrived(Arrival { seq, prompt, max_len, all_logits, names, fork_of, deadlines })
         });
         self.events.extend(arrivals);

@@ -14,7 +14,7 @@ pub(crate) use stager::Medium;
 
 use crate::lane::Bell;
 use plimsoll_sched::{Event, SeqId};
-use state::State;
+use state::{Buffer, State};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -59,6 +59,20 @@ impl Shared {
     }
 }
 
+/// A buffer that is being filled. If that panics, it goes back.
+struct Taken<'a> {
+    shared: &'a Shared,
+    buffer: Buffer,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if !self.buffer.is_empty() {
+            self.shared.lock().put_back(std::mem::take(&mut self.buffer));
+        }
+    }
+}
+
 /// The parking store of a lane. Dropping it ends the stager; the file is gone with it, and with the process.
 pub(crate) struct Store {
     shared: Arc<Shared>,
@@ -96,11 +110,13 @@ impl Store {
             state.discard(slot);
             state.buffer()
         };
-        let Some(mut buffer) = buffer else {
+        let Some(buffer) = buffer else {
             self.shared.work.notify_one();
             return false;
         };
-        fill(&mut buffer);
+        let mut taken = Taken { shared: &self.shared, buffer };
+        fill(&mut taken.buffer);
+        let buffer = std::mem::take(&mut taken.buffer);
         let mut state = self.shared.lock();
         state.keep(slot, buffer);
         if state.is_nearly_full() {

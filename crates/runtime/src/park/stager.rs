@@ -1,11 +1,12 @@
 //! The thread that reads and writes the file.
 
 use super::Shared;
-use super::state::Place;
+use super::state::{Place, State};
 use plimsoll_sched::{Event, SeqId};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 /// After a write failed nothing is written for so long: the disk is full, most likely.
@@ -93,17 +94,22 @@ impl Stager<'_> {
     /// Brings all slots kept for `seq` to memory, and tells the lane.
     fn fetch(&mut self, seq: SeqId) {
         loop {
-            let missing = self.shared.lock().missing(seq);
-            match missing {
-                None => return self.answer(seq, true),
-                Some((slot, Some(place))) if self.read(slot, place) => {}
-                Some(_) => return self.answer(seq, false),
+            // Looked at and answered under one lock: it may be called off and asked for anew, with other slots.
+            let state = self.shared.lock();
+            match state.missing(seq) {
+                None => return self.answer(state, seq, true),
+                Some((_, None)) => return self.answer(state, seq, false),
+                Some((slot, Some(place))) => {
+                    drop(state);
+                    if !self.read(slot, place) {
+                        return self.answer(self.shared.lock(), seq, false);
+                    }
+                }
             }
         }
     }
 
-    fn answer(&self, seq: SeqId, is_there: bool) {
-        let mut state = self.shared.lock();
+    fn answer(&self, mut state: MutexGuard<'_, State>, seq: SeqId, is_there: bool) {
         // Otherwise it was called off.
         if state.fetches.front() == Some(&seq) {
             state.fetches.pop_front();

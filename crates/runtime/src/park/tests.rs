@@ -176,3 +176,13 @@ fn the_file_is_gone_when_the_store_is_and_before() {
     let missing = folder.path().join("missing");
     assert!(Store::open(sizes, Some(&missing), Arc::default()).is_err());
 }
+
+#[test]
+fn a_panic_while_saving_costs_no_room() {
+    let store = store(1, 0, None);
+    let saving = || store.save(0, |_| panic!("the test says to fail here"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(saving)).is_err());
+    assert_eq!(store.used(), (0, 0));
+    assert!(save(&store, 0, 7));
+    assert_eq!(peek(&store, 0), Some(7));
+}

@@ -119,7 +119,8 @@ impl Planner {
             return !matches!(sequence.fetch, Fetch::Ready(at_hand) if at_hand <= from);
         }
         if let Some(origin) = self.origin(i) {
-            return origin.computed < origin.prompt;
+            // What is brought back in this step is there when the step is over, if it could be read.
+            return origin.computed < origin.prompt || origin.loaded_in == self.step;
         }
         let (names, found) = (sequence.shareable(), self.found(i));
         let Some(name) = names.get(found) else { return false };

@@ -43,6 +43,8 @@ pub(super) struct Sequence {
     /// Blocks, from position 0 on, that others find by name.
     pub(super) published: usize,
     pub(super) fork_of: Option<SeqId>,
+    /// Not the first of its request: its first token is in time when that one's is.
+    pub(super) is_continuation: bool,
     pub(super) parked: Parked,
     pub(super) fetch: Fetch,
     /// The number of the step it joined the batch in with blocks loaded from the parking store.
@@ -100,6 +102,7 @@ impl Sequence {
             max_len: arrival.max_len,
             names: arrival.names,
             published: 0,
+            is_continuation: arrival.fork_of.is_some(),
             fork_of: arrival.fork_of.filter(|_| !arrival.all_logits),
             parked,
             fetch: Fetch::No,
@@ -141,7 +144,8 @@ impl Sequence {
 
     /// When its time is up: for its first token, unless it has begun; for its last.
     pub(super) fn ends_by(&self) -> Option<Duration> {
-        let first = self.deadlines.first.filter(|_| self.last_step == 0 && self.is(Place::Waiting));
+        let has_not_begun = self.last_step == 0 && self.is(Place::Waiting) && !self.is_continuation;
+        let first = self.deadlines.first.filter(|_| has_not_begun);
         first.into_iter().chain(self.deadlines.last).min()
     }
 

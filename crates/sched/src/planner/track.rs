@@ -101,7 +101,7 @@ impl Track {
             .map(|itl| now.saturating_sub(since).as_secs_f64() <= itl.as_secs_f64() * gaps as f64);
         is_smooth.into_iter().for_each(|is_smooth| self.gap.learn(now, since, is_smooth));
         if sequence.deadlines.is_promised() {
-            let is_kept = first.is_none_or(|by| first_at <= by)
+            let is_kept = first.is_none_or(|by| first_at <= by || sequence.is_continuation)
                 && is_smooth.unwrap_or(true)
                 && last.is_none_or(|by| now.saturating_sub(sequence.away) <= by);
             self.kept[class.index()].add(is_kept);
