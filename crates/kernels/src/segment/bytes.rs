@@ -3,7 +3,7 @@
 //! Integer products are exact, so what is lost is what storing lost: the numbers that come to them, queries and exponentials, are
 //! cut into two bytes each (15 bits), whose products are added as `128 high + low`.
 
-use super::{MAX_ROWS, Piece, SCORES, SEGMENT, SEGMENT_BLOCKS};
+use super::{MAX_ROWS, Piece, SCORES, SEGMENT, SEGMENT_BLOCKS, largest};
 use crate::matrix::BLOCK;
 use crate::rope::MAX_HEAD;
 use crate::simd::{LANES, Simd, exp};
@@ -192,12 +192,7 @@ impl Piece<'_> {
         let mut scales = [Scale::default(); R];
         for r in 0..R {
             let scores = &mut self.scratch[r * SEGMENT..][..blocks * BLOCK_TOKENS];
-            let mut largest = s.splat(-1e30);
-            for block in scores.chunks_exact(BLOCK_TOKENS) {
-                // SAFETY: 16 f32.
-                largest = s.max(largest, unsafe { s.load(block.as_ptr()) });
-            }
-            let largest = s.largest(largest);
+            let largest = largest(s, scores);
             let (mut sum, mut peak) = (s.splat(0.0), s.splat(0.0));
             for (b, block) in scores.chunks_exact_mut(BLOCK_TOKENS).enumerate() {
                 let seen = visible[r].saturating_sub(b * BLOCK_TOKENS).min(BLOCK_TOKENS);

@@ -1,6 +1,6 @@
 //! Over keys and values in IEEE halves.
 
-use super::{Piece, SEGMENT, SEGMENT_BLOCKS};
+use super::{Piece, SEGMENT, SEGMENT_BLOCKS, largest};
 use crate::simd::{LANES, Simd, exp};
 use crate::slab::BLOCK_TOKENS;
 use std::array::from_fn;
@@ -94,12 +94,7 @@ impl Piece<'_> {
         let stride = self.rows.head_dim + 2;
         for r in 0..R {
             let scores = &mut self.scratch[r * SEGMENT..][..blocks * BLOCK_TOKENS];
-            let mut largest = s.splat(-1e30);
-            for block in scores.chunks_exact(BLOCK_TOKENS) {
-                // SAFETY: 16 f32.
-                largest = s.max(largest, unsafe { s.load(block.as_ptr()) });
-            }
-            let largest = s.largest(largest);
+            let largest = largest(s, scores);
             let mut sum = s.splat(0.0);
             for (b, block) in scores.chunks_exact_mut(BLOCK_TOKENS).enumerate() {
                 let seen = visible[r].saturating_sub(b * BLOCK_TOKENS).min(BLOCK_TOKENS);

@@ -100,6 +100,17 @@ pub(crate) fn segment<S: Simd>(
     }
 }
 
+/// The largest of a row's scores, or -1e30 without any.
+#[inline(always)]
+fn largest<S: Simd>(s: S, scores: &[f32]) -> f32 {
+    let mut largest = s.splat(-1e30);
+    for block in scores.chunks_exact(BLOCK_TOKENS) {
+        // SAFETY: 16 f32.
+        largest = s.max(largest, unsafe { s.load(block.as_ptr()) });
+    }
+    s.largest(largest)
+}
+
 /// Merges the results of a later segment into those of the ones before it.
 #[inline(always)]
 pub(crate) fn merge(into: &mut [f32], from: &[f32], head_dim: usize) {
