@@ -5,15 +5,21 @@ use plimsoll_kernels::Isa;
 use plimsoll_kernels::softmax::{PART, Part, weigh};
 use std::cmp::Ordering;
 
-/// How many of the likeliest are sorted first when looking for those that reach `top_p`; if they do not, eight times as
-/// many, and so on. Text rarely needs more than the first.
-const FIRST_SORTED: usize = 64;
+/// Weights from 0 to 1 in classes of an eighth of an octave: their exponent and the first three bits after it.
+const CLASSES: usize = (1f32.to_bits() >> CLASS_BITS) as usize + 2;
+const CLASS_BITS: u32 = 20;
 
 /// A token and its weight, `exp((logit - highest) / temperature)`: between 0 and 1, 1 for the likeliest.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     id: u32,
     weight: f32,
+}
+
+impl Candidate {
+    fn class(&self) -> usize {
+        (self.weight.to_bits() >> CLASS_BITS).min(CLASSES as u32 - 1) as usize
+    }
 }
 
 /// Room for the tokens that may be drawn, kept from token to token: one for all samplers of a thread, because none of
@@ -163,25 +169,33 @@ impl Candidates {
         self.list.sort_unstable_by(likelier);
     }
 
-    /// Leaves the fewest likeliest that together have this weight, sorted.
+    /// Leaves the fewest likeliest that together have this weight. Only those about as likely as the last of them are
+    /// sorted.
     fn keep_mass(&mut self, wanted: f64) {
-        let (mut sorted, mut reached, mut step) = (0, 0.0, FIRST_SORTED);
-        while sorted < self.list.len() {
-            let unsorted = &mut self.list[sorted..];
-            let part = step.min(unsorted.len());
-            if part < unsorted.len() {
-                unsorted.select_nth_unstable_by(part, likelier);
+        let mut sums = [0.0; CLASSES];
+        for candidate in &self.list {
+            sums[candidate.class()] += f64::from(candidate.weight);
+        }
+        let (mut reached, mut last) = (0.0, CLASSES - 1);
+        while last > 0 && reached + sums[last] < wanted {
+            reached += sums[last];
+            last -= 1;
+        }
+        self.list.retain(|candidate| candidate.class() >= last);
+        let mut likelier_ones = 0;
+        for i in 0..self.list.len() {
+            if self.list[i].class() > last {
+                self.list.swap(i, likelier_ones);
+                likelier_ones += 1;
             }
-            unsorted[..part].sort_unstable_by(likelier);
-            for at in sorted..sorted + part {
-                reached += f64::from(self.list[at].weight);
-                if reached >= wanted {
-                    self.list.truncate(at + 1);
-                    return;
-                }
+        }
+        self.list[likelier_ones..].sort_unstable_by(likelier);
+        for i in likelier_ones..self.list.len() {
+            reached += f64::from(self.list[i].weight);
+            if reached >= wanted {
+                self.list.truncate(i + 1);
+                return;
             }
-            sorted += part;
-            step *= 8;
         }
     }
 

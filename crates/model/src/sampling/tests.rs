@@ -243,32 +243,3 @@ fn logprobs_of_rows_gone_wrong() {
     assert_eq!(Logprobs::top(&[], 3), []);
     assert!(Logprobs::logprob(&[1000.0, 0.0], 1) < -900.0);
 }
-
-/// Prints how long one token takes with a vocabulary of 49 152; asserts nothing.
-#[test]
-#[ignore = "prints timings"]
-fn timing() {
-    let mut draws = Draws::new(1);
-    let logits: Vec<f32> = (0..49_152).map(|_| (draws.next_unit().powi(4) * 25.0) as f32 - 5.0).collect();
-    for params in [
-        greedy(),
-        Params::default(),
-        Params { top_p: 0.95, ..Params::default() },
-        Params { top_p: 0.95, top_k: 50, min_p: 0.05, ..Params::default() },
-        Params { top_k: 50, ..Params::default() },
-    ] {
-        let mut sampler = Sampler::new(params.clone());
-        let mut row = logits.clone();
-        let started = std::time::Instant::now();
-        for _ in 0..200 {
-            row.copy_from_slice(&logits);
-            sampler.sample(&mut row, &mut Candidates::default());
-        }
-        println!("{:?} a token: {params:?}", started.elapsed() / 200);
-    }
-    let started = std::time::Instant::now();
-    for _ in 0..200 {
-        std::hint::black_box(Logprobs::top(&logits, 20));
-    }
-    println!("{:?} for 20 logprobs", started.elapsed() / 200);
-}
