@@ -1,7 +1,7 @@
 //! Products and attention alone, without a model around them: multiply-accumulates per second for the shapes of a 135M and a
 //! 1B decoder, so that a step's time can be told apart into what its parts allow.
 //!
-//!     cargo bench -p plimsoll-kernels --bench kernels [-- product|attention]
+//!     cargo bench -p plimsoll-kernels --bench kernels [-- memory|product|attention]
 //!
 //! A pass multiplies with as many copies of a layer as a model has, so that weights come from where they come from in a step.
 
@@ -10,6 +10,7 @@ use plimsoll_kernels::{
     SlabShape, Team,
 };
 use plimsoll_pool::AlignedBuf;
+use std::hint::black_box;
 use std::time::Instant;
 
 /// Layers, width, key-value width, feed-forward width.
@@ -52,6 +53,23 @@ fn fill(matrix: &mut Matrix, packed: Packed) {
         };
     }
     (0..matrix.outputs()).for_each(|output| matrix.set_row(output, stored, &row));
+}
+
+/// What there is to be had: bytes read by all threads with nothing else to do.
+fn memory(threads: usize) {
+    const BYTES: usize = 256 << 20;
+    let words = vec![1u64; BYTES / 8];
+    let Ok(mut team) = Team::new(threads, |_| {}) else { return println!("no threads") };
+    let times = (0..ROUNDS).map(|_| {
+        let start = Instant::now();
+        team.run(64, |_, chunk| {
+            let part = &words[chunk * words.len() / 64..(chunk + 1) * words.len() / 64];
+            black_box(part.iter().fold(0u64, |sum, word| sum.wrapping_add(*word)));
+        });
+        start.elapsed().as_secs_f64()
+    });
+    let rate = BYTES as f64 / median(times.collect()) / 1e9;
+    println!("reading memory: {rate:.1} GB/s\n");
 }
 
 fn products(compute: &mut Compute, packed: Packed) {
@@ -182,6 +200,9 @@ fn main() {
     let Ok(team) = Team::new(threads, |_| {}) else { return println!("no threads") };
     let mut compute = Compute::new(Isa::detect(), team);
     println!("{:?}, {threads} threads, medians of {ROUNDS}\n", Isa::detect());
+    if wanted("memory") {
+        memory(threads);
+    }
     if wanted("product") {
         products(&mut compute, Packed::Q4);
         products(&mut compute, Packed::Q8);
