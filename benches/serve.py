@@ -32,7 +32,7 @@ def free_port():
 
 @contextlib.contextmanager
 def serving(command, port, log):
-    """A server as a process, from the moment it is healthy."""
+    """A server as a process, from the moment it is healthy: its address and its number."""
     url = f"http://127.0.0.1:{port}"
     with open(log, "w") as out:
         process = subprocess.Popen([str(c) for c in command], stdout=out, stderr=out)
@@ -45,7 +45,7 @@ def serving(command, port, log):
                 if urllib.request.urlopen(f"{url}/health", timeout=5).status == 200:
                     break
             time.sleep(0.2)
-        yield url
+        yield url, process.pid
     finally:
         process.terminate()
         try:
@@ -110,7 +110,7 @@ def main():
     highest, rows = {}, []
     for name in args.servers.split(","):
         port = free_port()
-        with serving(commands(args, binaries, port)[name], port, args.json_dir / f"{name}.log") as url:
+        with serving(commands(args, binaries, port)[name], port, args.json_dir / f"{name}.log") as (url, _):
             multiples = ",".join(map(str, MULTIPLES))
             report = bench(args, url, name, "--sweep", "--precision", args.precision, "--multiples", multiples)
             highest[name] = report["sweep"]["highest"]

@@ -31,6 +31,10 @@ pub struct BenchOptions {
     pub max_in_flight: usize,
     /// Between two runs.
     pub pause: Duration,
+    /// Length of the windows of the figures over time.
+    pub window: Duration,
+    /// The server's process, if it is of this machine and its memory is to be watched.
+    pub pid: Option<u32>,
 }
 
 /// Whole trials of a sweep are runs of about so many requests, each with other prompts and arrivals, pooled.
@@ -95,7 +99,7 @@ impl Bench<'_> {
             // Parts as equal as they can be.
             let share = requests * (part + 1) / parts - requests * part / parts;
             let run = self.run(Some(rate), Extent::Requests(share), Some(allowed)).await?;
-            let missed = run.records.iter().filter(|record| record.measured && !slo.met_by(record)).count();
+            let missed = run.records.iter().filter(|record| record.counts() && !slo.met_by(record)).count();
             runs.push(run);
             match allowed.checked_sub(missed) {
                 Some(left) => allowed = left,
@@ -122,7 +126,8 @@ impl Bench<'_> {
         self.progress.begin(&what, plan.offers.len() * turns);
         let mut watcher =
             Watcher { slo: self.options.slo, allowed, over: 0, missed: 0, progress: self.progress };
-        let how = RunOptions { max_in_flight: self.options.max_in_flight, round: self.round };
+        let watched = self.options.pid.map(|pid| (pid, self.options.window));
+        let how = RunOptions { max_in_flight: self.options.max_in_flight, round: self.round, watched };
         let run = run(self.client, &self.options.workload, &plan, how, &mut watcher).await;
         self.progress.end();
         self.round += 1;
@@ -143,7 +148,7 @@ impl Watch for Watcher<'_> {
     fn over(&mut self, record: &Record, in_flight: usize) -> bool {
         self.over += 1;
         let met = self.slo.map_or(record.outcome == crate::record::Outcome::Done, |slo| slo.met_by(record));
-        self.missed += usize::from(record.measured && !met);
+        self.missed += usize::from(record.counts() && !met);
         self.progress.at(self.over, in_flight, self.missed);
         self.allowed.is_none_or(|allowed| self.missed <= allowed)
     }

@@ -1,8 +1,9 @@
 //! A server that is known to take our requests: which model, which dialect, how words become tokens.
 
-use crate::connection::Connections;
+use crate::connection::{Buffers, Connections};
 use crate::error::LoadError;
 use crate::exchange::{Exchange, Patience, exchange};
+use crate::manner::Conduct;
 use crate::openai::{self, Dialect, Endpoint, Message, Role};
 use crate::prompts::{CalibratedBy, Calibration, words};
 use crate::record::Outcome;
@@ -53,6 +54,8 @@ pub struct Ask<'a> {
     pub priority: Option<&'a str>,
     /// Whether the answer's text is wanted.
     pub keep_text: bool,
+    /// What its client does.
+    pub conduct: Conduct,
 }
 
 /// Words of the two prompts that show how words become tokens.
@@ -107,11 +110,16 @@ impl Client {
     pub async fn ask(&self, ask: &Ask<'_>) -> Exchange {
         let body =
             openai::body(self.options.endpoint, self.dialect, &self.model, ask.messages, ask.max_tokens);
+        let body = ask.conduct.body(body, self.options.endpoint);
         let mut request = self.request(Method::POST, self.options.endpoint.path(), body);
+        if let Conduct::ShortTimeout { ms } = ask.conduct {
+            request.headers_mut().insert("x-request-timeout-ms", ms.into());
+        }
         if let Some(priority) = ask.priority.and_then(|priority| HeaderValue::from_str(priority).ok()) {
             request.headers_mut().insert("x-priority", priority);
         }
-        let patience = Patience { whole: self.options.timeout, keep_text: ask.keep_text };
+        let patience =
+            Patience { whole: self.options.timeout, keep_text: ask.keep_text, conduct: ask.conduct };
         exchange(&self.connections, request, patience).await
     }
 
@@ -135,7 +143,7 @@ impl Client {
     async fn json(&self, method: Method, path: &str, body: &Value) -> Result<(StatusCode, Vec<u8>), String> {
         let body = if method == Method::GET { Vec::new() } else { body.to_string().into_bytes() };
         let answering = async {
-            let answer = self.connections.send(self.request(method, path, body)).await?;
+            let answer = self.connections.send(self.request(method, path, body), Buffers::Usual).await?;
             let status = answer.response.status();
             let body = Limited::new(answer.response.into_body(), MAX_BODY).collect().await;
             Ok((status, body.map_err(|error| error.to_string())?.to_bytes().to_vec()))
@@ -205,7 +213,8 @@ impl Client {
 
     async fn probe(&self, count: usize) -> Exchange {
         let messages = [Message { role: Role::User, content: words(count, PROBE_SEED) }];
-        self.ask(&Ask { messages: &messages, max_tokens: 2, priority: None, keep_text: false }).await
+        let conduct = Conduct::Ordinary;
+        self.ask(&Ask { messages: &messages, max_tokens: 2, priority: None, keep_text: false, conduct }).await
     }
 
     /// Tokens of a prompt by `/tokenize`, in vLLM's dialect and in llama-server's.

@@ -1,15 +1,16 @@
 //! Connections to the server: kept while they are of use, as many as requests are under way.
 
+use crate::manner::SLOW_BUFFER;
 use crate::target::Target;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use std::cell::RefCell;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::time::{Instant, timeout};
 
 /// A connection that was idle for longer may be closed by the server just now; vLLM and llama-server do so after 5 s.
@@ -25,12 +26,22 @@ pub struct Connections {
     idle: RefCell<Vec<(Sender, Instant)>>,
 }
 
+/// How much a connection holds that nobody has read yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffers {
+    /// As the system thinks best.
+    Usual,
+    /// As little as can be.
+    Small,
+}
+
 /// A response under way. Hand it back with [`Connections::keep`] when its body is read.
 #[derive(Debug)]
 pub struct Answer {
     /// Head and body.
     pub response: Response<Incoming>,
     sender: Sender,
+    buffers: Buffers,
 }
 
 impl Connections {
@@ -39,14 +50,14 @@ impl Connections {
         Self { target, connect_timeout, idle: RefCell::default() }
     }
 
-    /// Sends a request over a connection that is free, or a new one.
+    /// Sends a request over a connection that is free, or a new one; over one of its own if that is to have small buffers.
     ///
     /// # Errors
     /// In words: no connection, or one that broke.
-    pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, String> {
-        while let Some(mut sender) = self.free() {
+    pub async fn send(&self, mut request: Request<Full<Bytes>>, buffers: Buffers) -> Result<Answer, String> {
+        while let Some(mut sender) = self.free(buffers) {
             match sender.try_send_request(request).await {
-                Ok(response) => return Ok(Answer { response, sender }),
+                Ok(response) => return Ok(Answer { response, sender, buffers }),
                 // The server closed it before it took the request, so another one may be tried.
                 Err(mut error) => match error.take_message() {
                     Some(unsent) => request = unsent,
@@ -54,18 +65,23 @@ impl Connections {
                 },
             }
         }
-        let mut sender = self.connect().await?;
+        let mut sender = self.connect(buffers).await?;
         let response = sender.send_request(request).await.map_err(|error| words(&error))?;
-        Ok(Answer { response, sender })
+        Ok(Answer { response, sender, buffers })
     }
 
     /// Keeps the connection of an answer whose body was read to its end.
     pub fn keep(&self, answer: Answer) {
-        self.idle.borrow_mut().push((answer.sender, Instant::now()));
+        if answer.buffers == Buffers::Usual {
+            self.idle.borrow_mut().push((answer.sender, Instant::now()));
+        }
     }
 
     /// The connection that was used last, if it is still of use.
-    fn free(&self) -> Option<Sender> {
+    fn free(&self, buffers: Buffers) -> Option<Sender> {
+        if buffers == Buffers::Small {
+            return None;
+        }
         let mut idle = self.idle.borrow_mut();
         while let Some((sender, since)) = idle.pop() {
             if since.elapsed() > MAX_IDLE {
@@ -78,8 +94,8 @@ impl Connections {
         None
     }
 
-    async fn connect(&self) -> Result<Sender, String> {
-        let connecting = timeout(self.connect_timeout, TcpStream::connect(&self.target.authority));
+    async fn connect(&self, buffers: Buffers) -> Result<Sender, String> {
+        let connecting = timeout(self.connect_timeout, open(&self.target.authority, buffers));
         let stream = match connecting.await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(error.to_string()),
@@ -87,11 +103,33 @@ impl Connections {
         };
         // A request must not wait for the acknowledgement of its head.
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| words(&error))?;
+        let mut http = Builder::new();
+        if buffers == Buffers::Small {
+            http.max_buf_size(SLOW_BUFFER as usize);
+        }
+        let (sender, connection) =
+            http.handshake(TokioIo::new(stream)).await.map_err(|error| words(&error))?;
         // Ends with its sender and response; what breaks it, they are told.
         tokio::spawn(connection);
         Ok(sender)
     }
+}
+
+async fn open(authority: &str, buffers: Buffers) -> std::io::Result<TcpStream> {
+    if buffers == Buffers::Usual {
+        return TcpStream::connect(authority).await;
+    }
+    let mut last = std::io::Error::other("the name has no address");
+    for address in lookup_host(authority).await? {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // Before it connects, since the window it offers then is by this.
+        socket.set_recv_buffer_size(SLOW_BUFFER / 2)?;
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// An error with its causes.

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     fn offer(id: u64) -> Offer {
-        Offer { at: 0.0, id, prompt_tokens: 20, output_tokens: 5, class: 0 }
+        Offer { at: 0.0, id, prompt_tokens: 20, output_tokens: 5, class: 0, manner: Default::default() }
     }
 
     #[test]

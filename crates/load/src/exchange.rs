@@ -1,6 +1,7 @@
 //! One request and its answer, and when each part of it came.
 
-use crate::connection::{Answer, Connections, words};
+use crate::connection::{Answer, Buffers, Connections, words};
+use crate::manner::Conduct;
 use crate::openai::{self, Usage};
 use crate::record::Outcome;
 use crate::sse::Events;
@@ -9,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, StatusCode};
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// As much of an error's body is read.
 const MAX_ERROR_BODY: usize = 64 << 10;
@@ -115,6 +116,8 @@ pub struct Patience {
     pub whole: Duration,
     /// Whether the answer's text is kept.
     pub keep_text: bool,
+    /// What the client does.
+    pub conduct: Conduct,
 }
 
 /// Sends a request and follows its answer to the end. Dropping the future hangs up.
@@ -124,30 +127,48 @@ pub async fn exchange(
     patience: Patience,
 ) -> Exchange {
     let mut seen = Exchange::new(patience.keep_text);
-    let followed = timeout(patience.whole, follow(connections, request, &mut seen)).await;
+    let leaves_after = match patience.conduct {
+        Conduct::LeavesAfter { time } => Some(time.min(patience.whole)),
+        _ => None,
+    };
+    let following = follow(connections, request, &mut seen, patience.conduct);
+    let followed = timeout(leaves_after.unwrap_or(patience.whole), following).await;
     // An answer that was whole stays so, if only its connection was waited for.
     if followed.is_err() && seen.outcome == Outcome::Aborted {
-        let message = format!("gave up after {} s", patience.whole.as_secs_f64());
-        seen.over(Outcome::Aborted, Some(message));
+        let gave_up = || format!("gave up after {} s", patience.whole.as_secs_f64());
+        match leaves_after {
+            Some(_) => seen.over(Outcome::HungUp, None),
+            None => seen.over(Outcome::Aborted, Some(gave_up())),
+        }
     }
     seen
 }
 
-async fn follow(connections: &Connections, request: Request<Full<Bytes>>, seen: &mut Exchange) {
-    let mut answer = match connections.send(request).await {
+async fn follow(
+    connections: &Connections,
+    request: Request<Full<Bytes>>,
+    seen: &mut Exchange,
+    conduct: Conduct,
+) {
+    let is_slow = matches!(conduct, Conduct::SlowReader { .. });
+    let buffers = if is_slow { Buffers::Small } else { Buffers::Usual };
+    let mut answer = match connections.send(request, buffers).await {
         Ok(answer) => answer,
         Err(message) => return seen.over(Outcome::Transport, Some(message)),
     };
     if answer.response.status() == StatusCode::OK {
-        stream(&mut answer, seen).await;
-        finish(connections, answer).await;
+        stream(&mut answer, seen, conduct).await;
+        // Dropping the answer of one who hung up closes the connection.
+        if seen.outcome != Outcome::HungUp {
+            finish(connections, answer).await;
+        }
     } else {
         refusal(connections, answer, seen).await;
     }
 }
 
 /// Reads a stream to `[DONE]`, or to its end.
-async fn stream(answer: &mut Answer, seen: &mut Exchange) {
+async fn stream(answer: &mut Answer, seen: &mut Exchange, conduct: Conduct) {
     let mut events = Events::default();
     while !seen.done {
         let bytes = match answer.response.frame().await {
@@ -164,6 +185,11 @@ async fn stream(answer: &mut Answer, seen: &mut Exchange) {
         });
         if let Some(message) = wrong.or_else(|| read.err().map(|error| error.to_string())) {
             return seen.over(Outcome::ErrorEvent, Some(message));
+        }
+        match conduct {
+            Conduct::LeavesAt { text } if seen.chunks >= text => return seen.over(Outcome::HungUp, None),
+            Conduct::SlowReader { pause } => sleep(pause).await,
+            _ => {}
         }
     }
     if seen.done {

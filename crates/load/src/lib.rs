@@ -7,22 +7,24 @@
 //! Never here: anything of the servers themselves, the command line, the environment. Everything is bounded: requests under
 //! way, the time of each, what is read of an answer.
 //!
-//! - What is sent: [`arrivals`], [`lengths`], [`trace`], [`workload`]; its words: [`prompts`], `conversation`.
+//! - What is sent: [`arrivals`], [`lengths`], [`trace`], [`workload`]; its words: [`prompts`], `conversation`; by whom: [`manner`].
 //! - To whom: [`target`], `connection`, [`client`] (model, dialect, calibration), [`openai`], `sse`.
 //! - What becomes of it: `exchange`, [`record`], [`run`].
-//! - What that says: [`percentile`], [`slo`], [`summary`], [`sweep`], [`bench`], [`report`].
+//! - What that says: [`percentile`], [`slo`], [`summary`], [`over_time`], [`sweep`], [`bench`], [`report`].
 
 pub mod arrivals;
 pub mod bench;
 pub mod client;
 mod connection;
 mod conversation;
-mod cpu;
 pub mod error;
 mod exchange;
 pub mod lengths;
+pub mod manner;
 pub mod openai;
+pub mod over_time;
 pub mod percentile;
+mod process;
 pub mod progress;
 pub mod prompts;
 pub mod record;

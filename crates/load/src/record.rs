@@ -1,6 +1,8 @@
 //! What became of one request.
 
+use crate::manner::Manner;
 use serde::Serialize;
+use std::fmt::{self, Display, Formatter};
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -24,9 +26,26 @@ pub enum Outcome {
     ErrorEvent,
     /// No connection, or one that broke before the answer was whole.
     Transport,
+    /// Left by its client, as that had in mind.
+    HungUp,
     /// Given up by this side: its time limit, or the end of the run.
     #[default]
     Aborted,
+}
+
+impl Display for Outcome {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done => f.write_str("answered"),
+            Self::Refused { .. } => f.write_str("refused (429)"),
+            Self::Expired => f.write_str("expired (504)"),
+            Self::Http { status } => write!(f, "status {status}"),
+            Self::ErrorEvent => f.write_str("error event"),
+            Self::Transport => f.write_str("connection failed"),
+            Self::HungUp => f.write_str("hung up"),
+            Self::Aborted => f.write_str("aborted here"),
+        }
+    }
 }
 
 /// One request, with times in seconds since the start of its run.
@@ -36,6 +55,8 @@ pub struct Record {
     pub id: u64,
     /// Its class, as an index into the mix.
     pub class: usize,
+    /// How its client behaved.
+    pub manner: Manner,
     /// Its turn in a conversation, from 0.
     pub turn: u32,
     /// Offered after the warm-up.
@@ -69,6 +90,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether the figures rest on it: measured, and of a client that behaves.
+    pub fn counts(&self) -> bool {
+        self.measured && self.manner == Manner::Ordinary
+    }
+
     /// Time to the first token, from the intended arrival. An answer without text has it at its end.
     pub fn ttft_ms(&self) -> Option<f64> {
         match (self.first, self.outcome) {

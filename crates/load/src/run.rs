@@ -2,9 +2,10 @@
 
 use crate::client::{Ask, Client};
 use crate::conversation::Writer;
-use crate::cpu;
 use crate::exchange::Exchange;
+use crate::manner::Conduct;
 use crate::openai::{Message, Role};
+use crate::process;
 use crate::prompts::derived;
 use crate::record::{Outcome, Record};
 use crate::workload::{Offer, Plan, Workload};
@@ -22,6 +23,8 @@ pub struct RunOptions {
     pub max_in_flight: usize,
     /// Which of the runs that the seed could give.
     pub round: u64,
+    /// A process of this machine whose memory is read, and how often.
+    pub watched: Option<(u32, Duration)>,
 }
 
 /// What a run tells while it goes.
@@ -39,6 +42,8 @@ pub struct Run {
     pub window: f64,
     /// Seconds from the start to the end of the last request.
     pub wall: f64,
+    /// Seconds from the start, and the resident memory of the watched process then, in bytes.
+    pub rss: Vec<(f64, u64)>,
     /// Seconds of processor time that this process took.
     pub cpu: f64,
     /// Ended before its time by who watched it.
@@ -77,10 +82,11 @@ pub async fn run(
     options: RunOptions,
     watch: &mut dyn Watch,
 ) -> Run {
-    let cpu_before = cpu::seconds();
+    let cpu_before = process::cpu_seconds();
     let mut runner = Runner::new(client, workload, plan, options.round);
     let mut run = Run::default();
     let mut under_way = FuturesUnordered::new();
+    let mut memory = Memory::new(options.watched, runner.start);
     loop {
         let next = runner.due().filter(|_| under_way.len() < options.max_in_flight.max(1));
         tokio::select! {
@@ -99,12 +105,15 @@ pub async fn run(
                     break;
                 }
             }
+            () = memory.due(), if next.is_some() || !under_way.is_empty() => memory.read(),
             else => break,
         }
     }
     // Dropping what is under way hangs up.
+    memory.read();
+    run.rss = memory.readings;
     run.wall = runner.start.elapsed().as_secs_f64();
-    run.cpu = cpu::seconds() - cpu_before;
+    run.cpu = process::cpu_seconds() - cpu_before;
     let offered_until = if run.cut_short { run.wall.min(plan.span) } else { plan.span };
     let last = run.records.iter().map(|record| record.intended).fold(offered_until, f64::max);
     run.window = (last - plan.warmup).max(1e-3);
@@ -114,6 +123,37 @@ pub async fn run(
 async fn wait(until: Option<Instant>) {
     if let Some(until) = until {
         sleep_until(until).await;
+    }
+}
+
+/// The memory of the watched process, over the run.
+struct Memory {
+    watched: Option<(u32, Duration)>,
+    start: Instant,
+    next: Instant,
+    readings: Vec<(f64, u64)>,
+}
+
+impl Memory {
+    fn new(watched: Option<(u32, Duration)>, start: Instant) -> Self {
+        let next = watched.map_or(start, |(_, every)| start + every);
+        Self { watched, start, next, readings: Vec::new() }
+    }
+
+    /// Waits for the next reading; for ever if nothing is watched.
+    async fn due(&self) {
+        match self.watched {
+            Some(_) => sleep_until(self.next).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn read(&mut self) {
+        let Some((pid, every)) = self.watched else { return };
+        // Stands for the end of its window, however late it is read.
+        let at = self.next.min(Instant::now()).saturating_duration_since(self.start).as_secs_f64();
+        self.next += every;
+        self.readings.extend(process::resident(pid).map(|bytes| (at, bytes)));
     }
 }
 
@@ -161,6 +201,7 @@ impl<'a> Runner<'a> {
                 max_tokens: turn.offer.output_tokens,
                 priority: workload.mix.get(turn.offer.class).map(|class| class.name.as_str()),
                 keep_text: more.is_some(),
+                conduct: turn.conduct(workload.seed),
             };
             let asked = client.ask(&ask).await;
             let record = record(&turn, &asked, start, warmup);
@@ -178,6 +219,15 @@ impl<'a> Runner<'a> {
         let key = (u64::from(turn.turn) << 40) | turn.offer.id;
         self.agenda.push(Reverse((micros(turn.intended), key)));
         self.turns.insert(key, turn);
+    }
+}
+
+impl Turn {
+    /// What its client does; another thing in each turn.
+    fn conduct(&self, seed: u64) -> Conduct {
+        const CONDUCT: u64 = 9;
+        let seed = derived(derived(seed, CONDUCT, self.offer.id), 0, u64::from(self.turn));
+        self.offer.manner.conduct(seed, self.offer.output_tokens)
     }
 }
 
@@ -201,6 +251,7 @@ fn record(turn: &Turn, asked: &Exchange, start: Instant, warmup: f64) -> Record 
     Record {
         id: turn.offer.id,
         class: turn.offer.class,
+        manner: turn.offer.manner,
         turn: turn.turn,
         measured: turn.intended >= warmup,
         intended: turn.intended,

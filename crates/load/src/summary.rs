@@ -43,7 +43,7 @@ impl Counts {
             Outcome::Http { status } => *self.http.entry(status).or_default() += 1,
             Outcome::ErrorEvent => self.error_event += 1,
             Outcome::Transport => self.transport += 1,
-            Outcome::Aborted => self.aborted += 1,
+            Outcome::HungUp | Outcome::Aborted => self.aborted += 1,
         }
     }
 
@@ -121,7 +121,7 @@ pub struct Summary {
 impl Summary {
     /// The figures of runs, of one class or of all.
     pub fn of(runs: &[Run], class: Option<usize>, slo: Option<&Slo>) -> Self {
-        let chosen = |record: &&Record| record.measured && class.is_none_or(|class| record.class == class);
+        let chosen = |record: &&Record| record.counts() && class.is_none_or(|class| record.class == class);
         let records: Vec<&Record> = runs.iter().flat_map(|run| &run.records).filter(chosen).collect();
         let window: f64 = runs.iter().map(|run| run.window).sum();
         let mut outcomes = Counts::default();
@@ -162,7 +162,7 @@ impl Summary {
 /// Seconds in which answers could come.
 fn busy(runs: &[Run]) -> f64 {
     let of = |run: &Run| {
-        let first = run.records.iter().filter(|record| record.measured).map(|record| record.intended);
+        let first = run.records.iter().filter(|record| record.counts()).map(|record| record.intended);
         let first = first.fold(f64::INFINITY, f64::min);
         if first.is_finite() { (run.wall - first).max(0.0) } else { 0.0 }
     };

@@ -3,6 +3,7 @@
 use crate::arrivals::{Arrivals, Extent, Times};
 use crate::error::LoadError;
 use crate::lengths::Lengths;
+use crate::manner::{Manner, Manners};
 use crate::prompts::derived;
 use crate::trace::{Entry, Scaling, Trace};
 use fastrand::Rng;
@@ -56,6 +57,8 @@ pub struct Workload {
     pub shared_prefix: u32,
     /// Classes; none for requests without `x-priority`.
     pub mix: Vec<Class>,
+    /// Clients that misbehave.
+    pub manners: Manners,
     /// Conversations, if requests are not each for itself.
     pub sessions: Option<Sessions>,
     /// Arrivals before are sent, and not measured.
@@ -77,6 +80,8 @@ pub struct Offer {
     pub output_tokens: u32,
     /// Index into the mix; 0 without one.
     pub class: usize,
+    /// How its client behaves.
+    pub manner: Manner,
 }
 
 /// The requests of one run.
@@ -95,6 +100,7 @@ const ARRIVALS: u64 = 1;
 const LENGTHS: u64 = 2;
 const CLASSES: u64 = 3;
 const KEPT: u64 = 4;
+const MANNERS: u64 = 8;
 
 impl Workload {
     /// The requests of a run at `rate` per second (`None`: the trace's own, times its speedup), chosen by `round` among those
@@ -136,6 +142,7 @@ impl Workload {
 
     fn offers(&self, entries: impl Iterator<Item = (f64, (u32, u32))>, seed: u64) -> Vec<Offer> {
         let mut rng = Rng::with_seed(derived(seed, CLASSES, 0));
+        let mut manners = Rng::with_seed(derived(seed, MANNERS, 0));
         let whole: f64 = self.mix.iter().map(|class| class.share).sum();
         let mut class = || {
             let mut left = rng.f64() * whole;
@@ -145,14 +152,15 @@ impl Workload {
             });
             of.unwrap_or(self.mix.len().saturating_sub(1))
         };
-        let offer = |(id, (at, (prompt_tokens, output_tokens)))| Offer {
+        let mut offer = |(id, (at, (prompt_tokens, output_tokens)))| Offer {
             at,
             id,
             prompt_tokens,
             output_tokens,
             class: class(),
+            manner: self.manners.choose(&mut manners),
         };
-        (0..).zip(entries).map(offer).collect()
+        (0..).zip(entries).map(&mut offer).collect()
     }
 }
 
@@ -194,6 +202,7 @@ mod tests {
             source,
             shared_prefix: 0,
             mix: vec![class("interactive", 0.3), class("batch", 0.7)],
+            manners: Manners::default(),
             sessions: None,
             warmup: Duration::ZERO,
             seed: 5,

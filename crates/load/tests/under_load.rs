@@ -6,6 +6,7 @@ mod scripted;
 
 use plimsoll_load::arrivals::{Arrivals, Extent};
 use plimsoll_load::lengths::Lengths;
+use plimsoll_load::manner::{Manner, Manners};
 use plimsoll_load::record::{Outcome, Record};
 use plimsoll_load::slo::Slo;
 use plimsoll_load::sweep::SweepOptions;
@@ -26,7 +27,15 @@ fn workload() -> Workload {
         prompt: Lengths::Fixed { tokens: 30 },
         output: Lengths::Fixed { tokens: 4 },
     };
-    Workload { source, shared_prefix: 0, mix: Vec::new(), sessions: None, warmup: Duration::ZERO, seed: 1 }
+    Workload {
+        source,
+        shared_prefix: 0,
+        mix: Vec::new(),
+        manners: Manners::default(),
+        sessions: None,
+        warmup: Duration::ZERO,
+        seed: 1,
+    }
 }
 
 fn bench_options(requests: usize, rate: f64) -> BenchOptions {
@@ -39,6 +48,8 @@ fn bench_options(requests: usize, rate: f64) -> BenchOptions {
         multiples: Vec::new(),
         max_in_flight: 100,
         pause: Duration::ZERO,
+        window: Duration::from_secs(30),
+        pid: None,
     }
 }
 
@@ -302,4 +313,63 @@ fn a_slow_stream_has_its_gaps() {
     let summary = &report.runs[0].summary;
     assert!(summary.tpot_ms.unwrap().p50 >= 25.0, "{:?}", summary.tpot_ms);
     assert!(summary.itl_ms.unwrap().n == 10 && summary.e2e_ms.unwrap().p50 >= 55.0);
+}
+
+#[test]
+fn those_who_misbehave_are_told_apart() {
+    let manners = Manners { slow_readers: 0.2, hang_up: 0.2, bad: 0.2, short_timeouts: 0.2 };
+    let seen = Rc::new(RefCell::new([0; 3]));
+    let counted = seen.clone();
+    let server = move |asked: &Asked| {
+        let mut counted = counted.borrow_mut();
+        if asked.head.contains("x-request-timeout-ms:") {
+            counted[0] += 1;
+            return plain("504 Gateway Timeout", "", "{}");
+        }
+        let is_request = asked.body["messages"].as_array().is_some_and(|list| !list.is_empty());
+        if !is_request || !asked.body["max_tokens"].is_u64() {
+            counted[1] += 1;
+            return plain("400 Bad Request", "", "{}");
+        }
+        counted[2] += usize::from(asked.body["top_logprobs"] == 20);
+        // In few pieces, since slow readers rest after each.
+        let events = (0..4).map(|_| text("a")).chain([usage(prompt_words(asked) + 10, 4)]);
+        let pieces = |acts: Vec<Act>| {
+            acts.into_iter().map(|act| if let Act::Send(text) = act { text } else { String::new() })
+        };
+        let begin = STREAM.to_owned() + &pieces(events.collect()).collect::<String>();
+        // Longer than anybody waits who leaves without having seen anything.
+        let wait = Act::Pause(Duration::from_millis(310));
+        vec![Act::Send(begin), wait, Act::Send(pieces(done()).collect())]
+    };
+    let mut options = bench_options(60, 400.0);
+    options.workload.manners = manners;
+    options.pid = Some(std::process::id());
+    let report = beside(server, async |target| measure(target, &options).await);
+    let run = &report.runs[0];
+    let of = |manner| -> Vec<&Record> {
+        by_id(&report).into_iter().filter(|record| record.manner == manner).collect()
+    };
+    for (manner, outcome) in [
+        (Manner::Ordinary, Outcome::Done),
+        (Manner::SlowReader, Outcome::Done),
+        (Manner::HangUp, Outcome::HungUp),
+        (Manner::Bad, Outcome::Http { status: 400 }),
+        (Manner::ShortTimeout, Outcome::Expired),
+    ] {
+        let theirs = of(manner);
+        assert!(
+            !theirs.is_empty() && theirs.iter().all(|record| record.outcome == outcome),
+            "{manner:?}: {theirs:?}"
+        );
+    }
+    let ordinary = of(Manner::Ordinary).len();
+    assert_eq!((run.summary.offered, run.summary.outcomes.in_promise), (ordinary, ordinary));
+    let sent = [Manner::ShortTimeout, Manner::Bad, Manner::SlowReader].map(|manner| of(manner).len());
+    assert_eq!(*seen.borrow(), sent);
+    assert_eq!(run.misbehaved[&Manner::HangUp]["hung up"], of(Manner::HangUp).len());
+    let windows = &run.over_time;
+    assert_eq!(windows.iter().map(|window| window.offered).sum::<usize>(), ordinary);
+    assert!(windows.iter().all(|window| window.rss_bytes.is_some_and(|bytes| bytes > 0)));
+    assert!(report.to_string().contains("clients that hang up: hung up"), "{report}");
 }

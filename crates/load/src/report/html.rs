@@ -1,6 +1,6 @@
 //! One HTML page that stands by itself.
 
-use super::text::{notes, spreads};
+use super::text::{ended, notes, spreads};
 use super::{RateReport, Report, pictures};
 use crate::percentile::Spread;
 use crate::summary::Summary;
@@ -101,6 +101,10 @@ fn one_run(out: &mut String, report: &Report, run: &RateReport) {
     for (name, summary) in &run.classes {
         put(out, format_args!("<h3>Class {}</h3>", escape(name)));
         figures(out, summary);
+    }
+    for (manner, ends) in &run.misbehaved {
+        let words = format!("{}: {}", manner.name(), ended(ends));
+        put(out, format_args!("<p class=\"note\">{}</p>", escape(&words)));
     }
     for message in &run.messages {
         put(out, format_args!("<p class=\"note\">Said: {}</p>", escape(message)));

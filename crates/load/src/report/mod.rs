@@ -6,7 +6,9 @@ mod text;
 
 use crate::bench::BenchOptions;
 use crate::client::Client;
+use crate::manner::Manner;
 use crate::openai::{Dialect, Endpoint};
+use crate::over_time::{Window, windows};
 use crate::prompts::Calibration;
 use crate::record::Record;
 use crate::run::Run;
@@ -16,6 +18,7 @@ use crate::sweep::Sweep;
 use crate::workload::{Source, Workload};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// All results of a bench. `serde` writes it as JSON; docs/load.md describes it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -58,6 +61,10 @@ pub struct RateReport {
     pub summary: Summary,
     /// The same for each class of the mix.
     pub classes: Vec<(String, Summary)>,
+    /// What became of the measured requests of those who misbehave, by what they do and how it ended. They are in no other figure.
+    pub misbehaved: BTreeMap<Manner, BTreeMap<String, usize>>,
+    /// The figures window by window; those of several runs one after the other.
+    pub over_time: Vec<Window>,
     /// What the load generator itself took.
     pub generator: Generator,
     /// Ended early, since too many had missed the promise.
@@ -116,6 +123,8 @@ impl RateReport {
             rate,
             summary: Summary::of(&runs, None, slo),
             classes: options.workload.mix.iter().enumerate().map(class).collect(),
+            misbehaved: misbehaved(&runs),
+            over_time: runs.iter().flat_map(|run| windows(run, options.window, slo)).collect(),
             generator: Generator {
                 cpu_seconds: runs.iter().map(|run| run.cpu).sum(),
                 wall_seconds: runs.iter().map(|run| run.wall).sum(),
@@ -137,6 +146,16 @@ impl RateReport {
         let rate = self.rate.unwrap_or(self.summary.offered_rate);
         format!("{} requests/s", plimsoll_charts::short(rate))
     }
+}
+
+fn misbehaved(runs: &[Run]) -> BTreeMap<Manner, BTreeMap<String, usize>> {
+    let mut all: BTreeMap<Manner, BTreeMap<String, usize>> = BTreeMap::new();
+    for record in runs.iter().flat_map(|run| &run.records) {
+        if record.measured && record.manner != Manner::Ordinary {
+            *all.entry(record.manner).or_default().entry(record.outcome.to_string()).or_default() += 1;
+        }
+    }
+    all
 }
 
 impl Setting {
@@ -169,6 +188,7 @@ fn described(workload: &Workload) -> Value {
         "source": source,
         "shared_prefix_tokens": workload.shared_prefix,
         "mix": workload.mix,
+        "misbehaving": workload.manners,
         "sessions": sessions,
         "warmup_seconds": workload.warmup.as_secs_f64(),
         "seed": workload.seed,

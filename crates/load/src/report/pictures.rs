@@ -25,7 +25,7 @@ fn limited(chart: Chart, name: &str, bound: Option<Duration>) -> Chart {
 
 /// The charts of one run: by time, by percentile, by count.
 pub(super) fn of_run(run: &RateReport, slo: Option<&Slo>) -> Vec<Chart> {
-    let measured: Vec<&Record> = run.records.iter().filter(|record| record.measured).collect();
+    let measured: Vec<&Record> = run.records.iter().filter(|record| record.counts()).collect();
     let done: Vec<&Record> =
         measured.iter().filter(|record| record.outcome == Outcome::Done).copied().collect();
     if measured.is_empty() {

@@ -5,6 +5,7 @@ use crate::percentile::Spread;
 use crate::prompts::CalibratedBy;
 use crate::summary::{Summary, TokensBy};
 use plimsoll_charts::short;
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 impl RateReport {
@@ -59,6 +60,9 @@ impl Display for RateReport {
             writeln!(f, "  class {name}")?;
             figures(f, summary)?;
         }
+        for (manner, ends) in &self.misbehaved {
+            writeln!(f, "  {}: {}", manner.name(), ended(ends))?;
+        }
         for message in &self.messages {
             writeln!(f, "  said: {message}")?;
         }
@@ -71,6 +75,12 @@ impl Display for RateReport {
             short(generator.wall_seconds)
         )
     }
+}
+
+/// How those ended who misbehave.
+pub(super) fn ended(ends: &BTreeMap<String, usize>) -> String {
+    let ends: Vec<String> = ends.iter().map(|(end, count)| format!("{end} {count}")).collect();
+    ends.join(", ")
 }
 
 fn figures(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {

@@ -7,6 +7,7 @@ pub use args::BenchServe;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use plimsoll_load::arrivals::Extent;
+use plimsoll_load::manner::Manners;
 use plimsoll_load::openai::Endpoint;
 use plimsoll_load::progress::{Progress, TerminalProgress};
 use plimsoll_load::sweep::SweepOptions;
@@ -110,6 +111,7 @@ fn bench_options(command: &BenchServe) -> anyhow::Result<BenchOptions> {
         "--multiples must be above 0"
     );
     ensure!(command.run.max_in_flight > 0, "--max-in-flight must be at least 1");
+    ensure!(!command.run.window.0.is_zero(), "--window must be above 0");
     Ok(BenchOptions {
         workload: workload(command)?,
         extent: extent(command),
@@ -119,6 +121,8 @@ fn bench_options(command: &BenchServe) -> anyhow::Result<BenchOptions> {
         multiples: if promise.sweep { promise.multiples.clone() } else { Vec::new() },
         max_in_flight: command.run.max_in_flight,
         pause: command.run.pause.0,
+        window: command.run.window.0,
+        pid: command.run.pid,
     })
 }
 
@@ -173,10 +177,21 @@ fn workload(command: &BenchServe) -> anyhow::Result<Workload> {
         source: source(command)?,
         shared_prefix: command.said.shared_prefix,
         mix: offered.mix.clone().map(|mix| mix.0).unwrap_or_default(),
+        manners: manners(command)?,
         sessions,
         warmup: command.run.warmup.0,
         seed: command.run.seed,
     })
+}
+
+fn manners(command: &BenchServe) -> anyhow::Result<Manners> {
+    let args::Misbehaving { slow_readers, hang_up, bad, short_timeouts } = command.misbehaving;
+    let manners = Manners { slow_readers, hang_up, bad, short_timeouts };
+    ensure!(
+        manners.are_sound(),
+        "--slow-readers, --hang-up, --bad and --short-timeouts are shares of the requests: each from 0 to 1, together at most 1"
+    );
+    Ok(manners)
 }
 
 fn source(command: &BenchServe) -> anyhow::Result<Source> {

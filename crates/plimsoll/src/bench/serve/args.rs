@@ -30,6 +30,8 @@ pub struct BenchServe {
     #[command(flatten)]
     pub said: Said,
     #[command(flatten)]
+    pub misbehaving: Misbehaving,
+    #[command(flatten)]
     pub promise: Promise,
     #[command(flatten)]
     pub run: RunArgs,
@@ -98,6 +100,24 @@ pub struct Said {
     pub shared_prefix: u32,
 }
 
+/// Clients that misbehave, as shares of the requests. They are reported apart.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Clients that misbehave")]
+pub struct Misbehaving {
+    /// Share that reads slowly, with small buffers, an answer that is large
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, conflicts_with = "sweep")]
+    pub slow_readers: f64,
+    /// Share that hangs up: at a random token, or while it waits
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, conflicts_with = "sweep")]
+    pub hang_up: f64,
+    /// Share whose bodies are no requests
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, conflicts_with = "sweep")]
+    pub bad: f64,
+    /// Share with an x-request-timeout-ms of 1 to 300, too short for most answers
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, conflicts_with = "sweep")]
+    pub short_timeouts: f64,
+}
+
 /// What must be kept.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The promise")]
@@ -138,6 +158,12 @@ pub struct RunArgs {
     /// Between two runs
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     pub pause: Period,
+    /// Windows of the figures over time in --json
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    pub window: Period,
+    /// Process of this machine, the server's, whose memory is read at the end of every window
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
     /// Decides arrivals, lengths, words and classes
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
