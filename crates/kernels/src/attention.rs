@@ -198,7 +198,8 @@ impl Compute {
         assert!(queries.len() >= rows * width && rows <= out.capacity(), "attention of {rows} rows");
         assert!(plan.tables.iter().all(|&b| (b as usize) < slab.shape().blocks), "a block outside the cache");
         let to = out.writer();
-        let step = Step { plan, queries, layer, slab, to, partial: Shared::new(partial) };
+        let ahead = self.prefetch.kv;
+        let step = Step { plan, queries, layer, slab, to, partial: Shared::new(partial), ahead };
         if step.plan.parts.is_empty() {
             self.by_chunks(step.plan.items.len(), |isa, i, scratch| {
                 isa.run(Attend { step: &step, item: step.plan.items[i], part: None, scratch });
@@ -223,6 +224,8 @@ struct Step<'a> {
     slab: &'a Slab,
     to: Writer<'a>,
     partial: Shared<'a, f32>,
+    /// Whether to ask for pages early.
+    ahead: bool,
 }
 
 impl Step<'_> {
@@ -251,6 +254,7 @@ impl Step<'_> {
             first: page_at(0),
             stride: page_at(1) - page_at(0),
             table: &self.plan.tables[table..][..blocks],
+            ahead: self.ahead,
         }
     }
 

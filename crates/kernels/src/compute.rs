@@ -14,14 +14,36 @@ pub struct Compute {
     scratch: AlignedBuf<f32>,
     /// f32 of scratch for each worker.
     share: usize,
+    pub(crate) prefetch: Prefetch,
+}
+
+/// What is asked for before it is needed. No result depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefetch {
+    /// The next panels of weights, where many rows leave the time for it. On by default.
+    pub panels: bool,
+    /// The next block of the KV cache. Measured to cost more than it brings: off by default.
+    pub kv: bool,
+}
+
+impl Default for Prefetch {
+    fn default() -> Self {
+        Self { panels: true, kv: false }
+    }
 }
 
 impl Compute {
     /// Computes with `isa` on `team`.
     pub fn new(isa: Isa, team: Team) -> Self {
-        let mut compute = Self { isa, team, scratch: AlignedBuf::zeroed(0), share: 0 };
+        let mut compute =
+            Self { isa, team, scratch: AlignedBuf::zeroed(0), share: 0, prefetch: Prefetch::default() };
         compute.reserve(GATED_SCRATCH);
         compute
+    }
+
+    /// Switches what is asked for early.
+    pub fn set_prefetch(&mut self, prefetch: Prefetch) {
+        self.prefetch = prefetch;
     }
 
     /// The instruction set.

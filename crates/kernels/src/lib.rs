@@ -37,7 +37,7 @@ mod tile;
 
 pub use activations::Activations;
 pub use attention::{AttentionPlan, Query};
-pub use compute::Compute;
+pub use compute::{Compute, Prefetch};
 pub use isa::Isa;
 pub use matrix::{Matrix, Packed, Stored};
 pub use product::{Activation, Product};

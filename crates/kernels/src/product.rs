@@ -60,6 +60,7 @@ impl Compute {
                 Target { out: Shared::new(product.out), stride, column: 0, columns: 0, add: product.add };
             (first..units, product.weights, target)
         });
+        let ahead = self.prefetch.panels;
         let (view, chunks) = (x.view(), units.min(CHUNKS_PER_THREAD * self.threads()));
         self.by_chunks(chunks, |isa, chunk, _| {
             let mine = chunk * units / chunks..(chunk + 1) * units / chunks;
@@ -67,7 +68,7 @@ impl Compute {
                 let part = mine.start.max(range.start)..mine.end.min(range.end);
                 if !part.is_empty() {
                     let units = part.start - range.start..part.end - range.start;
-                    isa.run(Multiply { x: view, rows, weights, units, target: *target });
+                    isa.run(Multiply { x: view, rows, weights, units, ahead, target: *target });
                 }
             }
         });
@@ -91,10 +92,11 @@ impl Compute {
         assert!(rows <= out.capacity(), "{rows} rows of {}", out.capacity());
         assert!(out.width().is_multiple_of(BLOCK), "{} columns in blocks of {BLOCK}", out.width());
         let units = out.width() / BLOCK;
+        let ahead = self.prefetch.panels;
         let (view, to, chunks) = (x.view(), out.writer(), units.min(CHUNKS_PER_THREAD * self.threads()));
         self.by_chunks(chunks, |isa, chunk, scratch| {
             let units = chunk * units / chunks..(chunk + 1) * units / chunks;
-            isa.run(Gated { x: view, rows, weights: [gate, up], units, activation, to, scratch });
+            isa.run(Gated { x: view, rows, weights: [gate, up], units, ahead, activation, to, scratch });
         });
     }
 }
@@ -146,7 +148,7 @@ impl Target<'_> {
 unsafe fn unit<S: Simd>(
     s: S,
     (x, rows): (&View, usize),
-    (weights, unit): (&Matrix, usize),
+    (weights, unit, ahead): (&Matrix, usize, bool),
     target: Target<'_>,
 ) {
     let (first, blocks, inputs) = (unit * MAX_PANELS, weights.blocks(), weights.inputs());
@@ -157,7 +159,7 @@ unsafe fn unit<S: Simd>(
         match weights.packed() {
             Packed::Q4 => {
                 let stride = blocks * Q4_BLOCK_BYTES;
-                let nibbles = Nibbles { weights: start.add(first * stride), stride };
+                let nibbles = Nibbles { weights: start.add(first * stride), stride, ahead };
                 tiles(s, x, (nibbles, panels), target);
             }
             Packed::Q8 => {
@@ -211,6 +213,7 @@ struct Multiply<'a> {
     rows: usize,
     weights: &'a Matrix,
     units: Range<usize>,
+    ahead: bool,
     target: Target<'a>,
 }
 
@@ -222,7 +225,7 @@ impl Kernel for Multiply<'_> {
             let columns = (self.weights.outputs() - column).min(MAX_COLUMNS);
             let target = Target { column, columns, ..self.target };
             // SAFETY: shapes were checked by `products`; the chunk's units are inside the matrix and its own.
-            unsafe { unit(s, (&self.x, self.rows), (self.weights, u), target) };
+            unsafe { unit(s, (&self.x, self.rows), (self.weights, u, self.ahead), target) };
         }
     }
 }
@@ -233,6 +236,7 @@ struct Gated<'a> {
     rows: usize,
     weights: [&'a Matrix; 2],
     units: Range<usize>,
+    ahead: bool,
     activation: Activation,
     to: Writer<'a>,
     scratch: &'a mut [f32],
@@ -251,7 +255,7 @@ impl Kernel for Gated<'_> {
                         Target { out: raw, stride: 2 * BLOCK, column: i * BLOCK, columns: BLOCK, add: false };
                     // SAFETY: shapes were checked by `gated`; a block of 32 columns is a pair of panels; the scratch is
                     // this thread's.
-                    unsafe { unit(s, (&x, rows), (weights, block), target) };
+                    unsafe { unit(s, (&x, rows), (weights, block, self.ahead), target) };
                 }
                 for row in 0..rows {
                     // SAFETY: the scratch is this thread's, the block of `to` this chunk's; vectors lie inside them.

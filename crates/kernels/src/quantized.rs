@@ -79,6 +79,8 @@ pub(crate) struct Nibbles {
     pub(crate) weights: *const u8,
     /// Bytes from one panel to the next.
     pub(crate) stride: usize,
+    /// Whether to ask for panels early.
+    pub(crate) ahead: bool,
 }
 
 impl Nibbles {
@@ -120,7 +122,7 @@ impl Quantized for Nibbles {
         sums: &mut [[S::I; P]; R],
     ) {
         // With few rows the loads themselves run ahead far enough, and asking early only gets in their way.
-        if R > 2 {
+        if R > 2 && self.ahead {
             self.prefetch::<S, P>(s, block);
         }
         for group in 0..4 {

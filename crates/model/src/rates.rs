@@ -51,7 +51,8 @@ fn prefill_one(engine: &mut dyn Engine, prompt: &[u32], blocks: &[u32]) -> Resul
     Ok(())
 }
 
-/// Time to decode `steps` tokens each of `batch` sequences that already hold `context` tokens.
+/// Time to decode `steps` tokens each of `batch` sequences that already hold `context` tokens, `runs` times: each run writes
+/// over the tokens of the one before, so that the context is computed once.
 ///
 /// # Errors
 /// When the engine is too small, or a step fails.
@@ -60,19 +61,30 @@ pub fn decode(
     batch: usize,
     context: usize,
     steps: usize,
-) -> Result<Duration, StepError> {
+    runs: usize,
+) -> Result<Vec<Duration>, StepError> {
     let tables = Tables::new(engine, batch, context + steps)?;
     for (s, blocks) in tables.tables.iter().enumerate() {
         let prompt: Vec<u32> = (0..context).map(|i| token(engine, i + s)).collect();
         prefill_one(engine, &prompt, blocks)?;
     }
+    (0..runs).map(|_| decode_once(engine, &tables, context, steps)).collect()
+}
+
+fn decode_once(
+    engine: &mut dyn Engine,
+    tables: &Tables,
+    context: usize,
+    steps: usize,
+) -> Result<Duration, StepError> {
+    let (tables, batch) = (&tables.tables, tables.tables.len());
     let begin = Instant::now();
     for step in 0..steps {
         let tokens: Vec<[u32; 1]> = (0..batch).map(|s| [token(engine, step + 31 * s)]).collect();
         let start = context + step;
         let span = |(tokens, blocks)| Span { tokens, start, blocks, logits: Logits::Last };
         let tokens = tokens.iter().map(|t| &t[..]);
-        let spans: Vec<Span<'_>> = tokens.zip(tables.tables.iter().map(|t| &t[..])).map(span).collect();
+        let spans: Vec<Span<'_>> = tokens.zip(tables.iter().map(|t| &t[..])).map(span).collect();
         engine.step(&spans)?;
     }
     Ok(begin.elapsed())

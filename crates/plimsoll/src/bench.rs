@@ -119,9 +119,7 @@ fn prefill(engine: &mut dyn Engine) -> anyhow::Result<Vec<PrefillRate>> {
 fn decode(engine: &mut dyn Engine, how: &Decode) -> anyhow::Result<Vec<DecodeRate>> {
     let Decode { depth, steps, .. } = *how;
     let rate = |&batch: &usize| {
-        let runs: Result<Vec<_>, _> =
-            (0..DECODE_RUNS).map(|_| rates::decode(engine, batch, depth, steps)).collect();
-        let run = median(&mut runs?);
+        let run = median(&mut rates::decode(engine, batch, depth, steps, DECODE_RUNS)?);
         let step_ms = run.as_secs_f64() * 1e3 / steps as f64;
         Ok(DecodeRate { batch, depth, tokens_per_second: rate(batch * steps, run), step_ms })
     };

@@ -49,7 +49,9 @@ impl Compute {
         });
         let team =
             team.with_context(|| format!("cannot start {threads} computing threads; lower --threads"))?;
-        Ok(Self { isa, threads, shared: Arc::new(Mutex::new(Kernels::new(isa, team))) })
+        let mut kernels = Kernels::new(isa, team);
+        kernels.set_prefetch(wanted.prefetch);
+        Ok(Self { isa, threads, shared: Arc::new(Mutex::new(kernels)) })
     }
 }
 

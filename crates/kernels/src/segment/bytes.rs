@@ -143,7 +143,9 @@ impl Piece<'_> {
         (bytes, scales): (Bytes, &[[Scale; MAX_HEAD / BLOCK]; R]),
     ) {
         let dim = self.rows.head_dim;
-        let keys: *const u8 = self.context.page(self.index * SEGMENT_BLOCKS + block).cast();
+        let base = self.index * SEGMENT_BLOCKS + block;
+        self.context.touch(s, base + 1);
+        let keys: *const u8 = self.context.page(base).cast();
         let key_scales = keys.wrapping_add(BytePage::new(dim).key_scales).cast::<f32>();
         let mut sums = [s.splat(0.0); R];
         for part in 0..dim / BLOCK {

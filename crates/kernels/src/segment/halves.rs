@@ -61,6 +61,9 @@ impl Piece<'_> {
         let base = self.index * SEGMENT_BLOCKS + block;
         let keys: [*const u16; B] = from_fn(|b| self.context.page(base + b));
         let queries: [*const f32; R] = from_fn(|r| self.rows.query(self.first + r));
+        for b in B..2 * B {
+            self.context.touch(s, base + b);
+        }
         let mut sums = [[s.splat(0.0); B]; R];
         for d in 0..dim {
             // SAFETY: a page has `dim` vectors of keys, a query `dim` numbers.

@@ -15,6 +15,8 @@ pub(crate) const SEGMENT: usize = SEGMENT_BLOCKS * BLOCK_TOKENS;
 pub(crate) const MAX_ROWS: usize = 12;
 /// f32 of scratch that [`segment`] takes: scores, and room to quantize them.
 pub(crate) const ROOM: usize = SCORES + bytes::ROOM;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 /// f32 of scratch for scores.
 const SCORES: usize = MAX_ROWS * SEGMENT;
 
@@ -55,6 +57,8 @@ pub(crate) struct Context<'a> {
     /// Halves of a page.
     pub(crate) page: usize,
     pub(crate) table: &'a [u32],
+    /// Whether to ask for pages early.
+    pub(crate) ahead: bool,
 }
 
 impl Context<'_> {
@@ -62,6 +66,17 @@ impl Context<'_> {
     #[inline(always)]
     fn page(&self, b: usize) -> *const u16 {
         self.halves[self.first + self.table[b] as usize * self.stride..][..self.page].as_ptr()
+    }
+
+    /// Asks for the page of the `b`-th block, if there is one: where it lies the hardware cannot foresee.
+    #[inline(always)]
+    fn touch<S: Simd>(&self, s: S, b: usize) {
+        if self.ahead && b < self.table.len() {
+            let page: *const u8 = self.page(b).cast();
+            for line in 0..self.page * size_of::<u16>() / LINE {
+                s.prefetch(page.wrapping_add(line * LINE));
+            }
+        }
     }
 }
 

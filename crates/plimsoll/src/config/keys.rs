@@ -22,6 +22,10 @@ pub struct EngineKeys {
     /// Instruction set of the kernels [default: auto, the best this machine has]
     #[arg(long, env = "PLIMSOLL_KERNEL", value_enum)]
     pub kernel: Option<Kernel>,
+    /// What is asked for before it is needed: panels, kv, parked (each worth it only where measured so), or none
+    /// [default: panels,parked]
+    #[arg(long, env = "PLIMSOLL_PREFETCH", value_name = "LIST", value_enum, value_delimiter = ',')]
+    pub prefetch: Option<Vec<PrefetchKey>>,
     /// Longest prompt plus output, in tokens [default: the model's own]
     #[arg(long, env = "PLIMSOLL_CTX", value_name = "TOKENS")]
     pub ctx: Option<usize>,
@@ -137,6 +141,20 @@ pub enum Kernel {
     Portable,
 }
 
+/// Something to ask for before it is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PrefetchKey {
+    /// Nothing: has to stand alone.
+    None,
+    /// The next panels of weights.
+    Panels,
+    /// The next block of the KV cache.
+    Kv,
+    /// Parked KV blocks of sequences whose turn comes next.
+    Parked,
+}
+
 /// How keys and values are stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -198,6 +216,7 @@ impl EngineKeys {
         Self {
             threads: self.threads.or(lower.threads),
             kernel: self.kernel.or(lower.kernel),
+            prefetch: self.prefetch.or(lower.prefetch),
             ctx: self.ctx.or(lower.ctx),
             max_seqs: self.max_seqs.or(lower.max_seqs),
             kv_memory: self.kv_memory.or(lower.kv_memory),

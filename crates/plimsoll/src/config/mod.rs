@@ -14,9 +14,9 @@ pub mod units;
 
 use anyhow::{Context, bail, ensure};
 use file::File;
-use keys::{EngineKeys, Kernel, LogFormat, ServerKeys};
+use keys::{EngineKeys, Kernel, LogFormat, PrefetchKey, ServerKeys};
 use plimsoll_gateway::ApiKey;
-use plimsoll_kernels::KvType;
+use plimsoll_kernels::{KvType, Prefetch};
 use plimsoll_runtime::{LaneConfig, Parking, Promise, QueuePolicy};
 use slo::NamedSlo;
 use std::fmt;
@@ -65,6 +65,7 @@ pub struct Compute {
     /// `None`: as many as this process may use cores.
     pub threads: Option<usize>,
     pub kernel: Kernel,
+    pub prefetch: Prefetch,
 }
 
 /// One model's configuration.
@@ -164,7 +165,17 @@ fn engine(wanted: &Wanted, file: &File) -> anyhow::Result<(Compute, Vec<Model>)>
     let named = models::resolve(&wanted.models, &file.models)?;
     ensure_served(&wanted.engine.slo, &named)?;
     let models = named.into_iter().map(|named| model(&named, wanted, file)).collect::<Result<_, _>>()?;
-    Ok((Compute { threads, kernel: shared.kernel.unwrap_or_default() }, models))
+    let prefetch = shared.prefetch.as_deref().map_or(Ok(Prefetch::default()), prefetch)?;
+    Ok((Compute { threads, kernel: shared.kernel.unwrap_or_default(), prefetch }, models))
+}
+
+/// What the kernels ask for early.
+fn prefetch(list: &[PrefetchKey]) -> anyhow::Result<Prefetch> {
+    ensure!(
+        !list.contains(&PrefetchKey::None) || list.len() == 1,
+        "prefetch: `none` stands alone; name only what is wanted: panels, kv, parked"
+    );
+    Ok(Prefetch { panels: list.contains(&PrefetchKey::Panels), kv: list.contains(&PrefetchKey::Kv) })
 }
 
 /// A flag speaks of all models, so it wins over what the file says of one.
@@ -231,7 +242,10 @@ fn parking(keys: &EngineKeys) -> anyhow::Result<Parking> {
         memory: usize::try_from(size("park_memory", keys.park_memory, defaults.memory as u64)?)?,
         folder: keys.park_folder.clone(),
         file: size("park_file", keys.park_file, defaults.file)?,
-        ..defaults
+        ahead: match &keys.prefetch {
+            Some(list) if !list.contains(&PrefetchKey::Parked) => 0,
+            _ => defaults.ahead,
+        },
     })
 }
 

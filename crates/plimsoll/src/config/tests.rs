@@ -19,10 +19,32 @@ fn defaults() {
     let config = config(&["smollm2"], EngineKeys::default(), ServerKeys::default(), "").unwrap();
     assert_eq!(config.http.to_string(), DEFAULT_HTTP);
     assert_eq!(config.admin.to_string(), DEFAULT_ADMIN);
-    assert_eq!(config.compute, Compute { threads: None, kernel: Kernel::Auto });
+    assert_eq!(
+        config.compute,
+        Compute { threads: None, kernel: Kernel::Auto, prefetch: Prefetch::default() }
+    );
     assert_eq!((config.models[0].max_seqs, config.models[0].queue), (16, 256));
     assert_eq!(config.models[0].ctx, None);
     assert!(config.api_keys.is_empty());
+}
+
+#[test]
+fn what_is_asked_for_early_is_named() {
+    let check = |file: &str| {
+        let config = config(&["smollm2"], EngineKeys::default(), ServerKeys::default(), file)?;
+        anyhow::Ok((config.compute.prefetch, config.models[0].parking.ahead > 0))
+    };
+    let cases = [
+        ("", (Prefetch { panels: true, kv: false }, true)),
+        ("[server]\nprefetch = ['none']", (Prefetch { panels: false, kv: false }, false)),
+        ("[server]\nprefetch = ['kv', 'parked']", (Prefetch { panels: false, kv: true }, true)),
+        ("[server]\nprefetch = ['panels']", (Prefetch { panels: true, kv: false }, false)),
+    ];
+    for (file, expected) in cases {
+        assert_eq!(check(file).unwrap(), expected, "{file}");
+    }
+    let error = check("[server]\nprefetch = ['none', 'kv']").unwrap_err();
+    assert!(error.to_string().contains("`none` stands alone"), "{error}");
 }
 
 #[test]
