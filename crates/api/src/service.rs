@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use futures_core::Stream;
+use plimsoll_trial::Report;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -16,6 +17,11 @@ pub trait Service: Send + Sync + 'static {
 
     /// Whether new work is taken.
     fn readiness(&self) -> Readiness;
+
+    /// What the experiments on its models have shown so far. May take a second: never on a thread that others wait for.
+    fn experiments(&self) -> Vec<Report> {
+        Vec::new()
+    }
 
     /// Token ids of `input`.
     fn tokenize(&self, request: TokenizeRequest) -> Boxed<'_, Result<Vec<u32>, Error>>;

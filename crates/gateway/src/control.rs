@@ -1,16 +1,18 @@
-//! The control plane: `/metrics` and health on a thread and a port of their own.
+//! The control plane: `/metrics`, `/experiments` and health on a thread and a port of their own.
 //!
 //! One thread with one runtime and nothing else on it: whatever the gateway and the engine do, the kernel gives this thread
 //! its turn, and a scrape is answered in milliseconds.
 
 use crate::app::{method_not_allowed, not_found};
 use crate::info;
+use crate::refusal::Refusal;
 use crate::server::{Connections, Drain, accept_until};
 use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use plimsoll_api::error::{Error, Reason};
 use plimsoll_api::service::Service;
 use plimsoll_telemetry::{CONTENT_TYPE as METRICS_TYPE, Metrics};
 use std::io;
@@ -85,6 +87,7 @@ impl Drop for Control {
 fn router(plane: Plane) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
+        .route("/experiments", get(experiments))
         .route("/health", get(health))
         .route("/ping", get(info::ping))
         .route("/version", get(info::version))
@@ -95,6 +98,17 @@ fn router(plane: Plane) -> Router {
 
 async fn metrics(State(plane): State<Plane>) -> Response {
     ([(CONTENT_TYPE, METRICS_TYPE)], plane.metrics.render()).into_response()
+}
+
+/// What experiments have shown. The figures are made on a thread of their own: this one has probes to answer.
+async fn experiments(State(plane): State<Plane>) -> Response {
+    let made = tokio::task::spawn_blocking(move || {
+        serde_json::json!({ "experiments": plane.service.experiments() }).to_string()
+    });
+    match made.await {
+        Ok(text) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(_) => Refusal(Error::new(Reason::Internal, "the figures could not be made")).into_response(),
+    }
 }
 
 async fn health(State(plane): State<Plane>) -> Response {

@@ -26,6 +26,9 @@ async fn metrics_and_health() {
     assert_eq!(get("/health").await.error(), (503, "loading".to_owned(), None));
     assert_eq!(get("/ping").await.status, 200);
     assert_eq!(get("/version").await.json()["name"], "plimsoll");
+    let answer = get("/experiments").await;
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(answer.json(), serde_json::json!({ "experiments": [] }));
     assert_eq!(get("/nothing").await.error().0, 404);
     let address = control.address();
     control.stop();

@@ -123,6 +123,7 @@ fn one(model: &config::Model, compute: &Compute, service: &Runtime) -> anyhow::R
         per_tenant: model.max_per_key,
         promise: model.promise,
         tenants: model.tenants,
+        experiments: model.experiments.clone(),
         ..LaneConfig::default()
     };
     let engine = Box::new(engine);

@@ -1,5 +1,6 @@
 //! The limits of a lane.
 
+use crate::experiment::Experiment;
 use plimsoll_sched::{Promise, QueuePolicy};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub struct LaneConfig {
     pub prefix_cache: bool,
     /// Where KV blocks go that have to make way.
     pub parking: Parking,
+    /// What is tried out on it. Every two vary something else. Default nothing.
+    pub experiments: Vec<Experiment>,
     /// Whether a few steps are measured before serving, to seed the cost model. Default true.
     pub warm_up: bool,
 }
@@ -61,6 +64,7 @@ impl Default for LaneConfig {
             inline_bytes: 2048,
             prefix_cache: true,
             parking: Parking::default(),
+            experiments: Vec::new(),
             warm_up: true,
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::config::LaneConfig;
 use crate::events::{Choice, Events, Reading};
+use crate::experiment::{Entered, Judged, Policy};
 use crate::lane::{Lane, Phase};
 use crate::link::{Link, Needs};
 use crate::pools::{Lent, Pools, Sequences};
@@ -38,6 +39,15 @@ pub(crate) struct Served {
 /// much less than it is.
 const TEMPLATE: usize = 64;
 
+/// How a request is to be served, and judged.
+struct Visit {
+    asked: Asked,
+    /// What it asks for without experiments.
+    judged: Asked,
+    arrived: Instant,
+    policy: Policy,
+}
+
 /// Blocking threads that work on one model's text at a time.
 pub(crate) const STAGERS: usize = 2;
 /// Of these that want only the tokens, or only the text.
@@ -47,19 +57,33 @@ impl Served {
     /// Lets a request in, or refuses it.
     pub(crate) async fn generate(&self, request: GenerateRequest) -> Result<Generation, Error> {
         let arrived = request.urgency.arrived.unwrap_or_else(Instant::now);
-        let result = self.admit(request, arrived).await;
+        let shared = &self.lane.shared;
+        let mut entered = shared.trials.enter(shared.now(), &request.request_id);
+        let result = self.admit(request, arrived, &mut entered).await;
         match &result {
-            Ok(_) => self.lane.shared.metrics.admitted(),
-            Err(error) => self.lane.shared.metrics.refused(error.reason),
+            Ok(_) => shared.metrics.admitted(),
+            Err(error) => {
+                shared.metrics.refused(error.reason);
+                entered.refused(error.reason);
+            }
         }
         result
     }
 
-    async fn admit(&self, request: GenerateRequest, arrived: Instant) -> Result<Generation, Error> {
+    async fn admit(
+        &self,
+        mut request: GenerateRequest,
+        arrived: Instant,
+        entered: &mut Entered,
+    ) -> Result<Generation, Error> {
         self.check(&request)?;
+        let policy = entered.policy(&self.config);
+        let judged = terms::asked(&request.urgency, &self.config.promise)?;
+        request.urgency.priority = request.urgency.priority.or(policy.priority);
         let asked = terms::asked(&request.urgency, &self.config.promise)?;
+        let visit = Visit { asked, judged, arrived, policy };
         let guess = (text::bytes(&request.prompt) / 4 + 1).min(self.lane.longest());
-        let mut admission = match self.reserve(&request, &asked, arrived, guess) {
+        let mut admission = match self.reserve(&request, &visit, guess) {
             // It is refused for good only by what it is, not by a guess.
             Err(error) if error.reason == Reason::NeverInTime => None,
             decided => Some(decided?),
@@ -71,10 +95,9 @@ impl Served {
         }
         let admission = match admission {
             Some(admission) => admission,
-            None => self.reserve(&request, &asked, arrived, prompt.len())?,
+            None => self.reserve(&request, &visit, prompt.len())?,
         };
-        let terms = Terms::new(&self.config.promise, &asked, prompt.len());
-        self.submit(&request, prompt, admission, (arrived, terms))
+        self.submit(&request, prompt, admission, (&visit, entered))
     }
 
     fn check(&self, request: &GenerateRequest) -> Result<(), Error> {
@@ -94,22 +117,16 @@ impl Served {
 
     /// Reserves places, and tokens for a prompt of so many, guessed at about four bytes each until it is tokenized. Never
     /// more than could be let in at all: whether the request is too large is known only then.
-    fn reserve(
-        &self,
-        request: &GenerateRequest,
-        asked: &Asked,
-        arrived: Instant,
-        prompt: usize,
-    ) -> Result<Admission, Error> {
+    fn reserve(&self, request: &GenerateRequest, visit: &Visit, prompt: usize) -> Result<Admission, Error> {
         let shared = &self.lane.shared;
-        let tokens = self.tokens_of(request, prompt).min(shared.gate.bounds().tokens);
+        let tokens = visit.policy.tokens_of(request, prompt).min(shared.gate.bounds().tokens);
         let ask = Ask {
             sequences: request.n,
             tokens,
             prompt: prompt as u64,
             max_tokens: request.max_tokens,
-            terms: Terms::new(&self.config.promise, asked, prompt),
-            arrived: self.lane_time(arrived),
+            terms: Terms::new(&self.config.promise, &visit.asked, prompt),
+            arrived: self.lane_time(visit.arrived),
             tenant: request.tenant,
         };
         let ticket = shared.gate.try_admit(shared.now(), &ask).map_err(|refusal| {
@@ -125,13 +142,6 @@ impl Served {
     /// On the lane's clock, which may have begun later: a request that came before the lane waits for it.
     fn lane_time(&self, at: Instant) -> Duration {
         at.saturating_duration_since(self.lane.shared.begun)
-    }
-
-    /// What the gate counts for a request: its prompts and the outputs one should expect.
-    fn tokens_of(&self, request: &GenerateRequest, prompt: usize) -> u64 {
-        let expected = self.config.expected_output;
-        let output = request.max_tokens.map_or(expected, |max| max.min(expected));
-        u64::from(request.n) * (prompt as u64 + u64::from(output))
     }
 
     fn refused(&self, refusal: Refusal) -> Error {
@@ -191,10 +201,12 @@ impl Served {
         request: &GenerateRequest,
         prompt: Vec<u32>,
         mut admission: Admission,
-        (arrived, terms): (Instant, Terms),
+        (visit, entered): (&Visit, &mut Entered),
     ) -> Result<Generation, Error> {
+        let [terms, judged] =
+            [&visit.asked, &visit.judged].map(|asked| Terms::new(&self.config.promise, asked, prompt.len()));
         let max_len = self.max_len(request, prompt.len())?;
-        let tokens = self.tokens_of(request, prompt.len());
+        let tokens = visit.policy.tokens_of(request, prompt.len());
         admission.correct(tokens, prompt.len() as u64).map_err(|refusal| self.refused(refusal))?;
         let echo = if request.echo { self.text.echo(request, &prompt)? } else { String::new() };
 
@@ -208,20 +220,22 @@ impl Served {
         let prompt_tokens = u32::try_from(prompt.len()).unwrap_or(u32::MAX);
         let reading = self.reading(request);
         let events = Events::new(items, self.text.clone(), reading).beginning(echo, prompt_tokens);
-        let deadlines = Deadlines { expected: admission.expected(), ..terms.from(self.lane_time(arrived)) };
+        let deadlines =
+            Deadlines { expected: admission.expected(), ..terms.from(self.lane_time(visit.arrived)) };
         self.lane.submit(Request {
             first: SeqId(0),
-            sequences: self.sequences(request, &prompt, max_len),
+            sequences: self.sequences(request, &prompt, max_len, visit.policy),
             out,
             ignore_end: request.ignore_eos,
             scores,
             items_per_step,
-            arrived,
+            arrived: visit.arrived,
             deadlines,
             handed_over: Instant::now(),
             has_started: false,
             has_news: false,
             is_paused: false,
+            judged: Judged { entered: std::mem::take(entered), terms: judged },
             admission,
         });
         Ok(Generation { prompt_tokens, events: Box::pin(events) })
@@ -238,10 +252,16 @@ impl Served {
         reading
     }
 
-    fn sequences(&self, request: &GenerateRequest, prompt: &[u32], max_len: usize) -> Lent<Sequences> {
+    fn sequences(
+        &self,
+        request: &GenerateRequest,
+        prompt: &[u32],
+        max_len: usize,
+        policy: Policy,
+    ) -> Lent<Sequences> {
         let seed = request.sampling.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
         let mut chain =
-            self.config.prefix_cache.then(|| Chain::new(self.key, request.tenant, &request.cache_salt));
+            policy.prefix_cache.then(|| Chain::new(self.key, request.tenant, &request.cache_salt));
         let mut sequences = Lent::of(&self.pools.lists, Sequences::default);
         for choice in 0..request.n {
             let mut sequence = Lent::of(&self.pools.sequences, Sequence::default);
@@ -283,6 +303,15 @@ impl Served {
 
 pub(crate) fn draining() -> Error {
     Error::new(Reason::Draining, "the server is going down and takes no new work")
+}
+
+impl Policy {
+    /// What the gate counts for a request: its prompts and the outputs one should expect.
+    fn tokens_of(&self, request: &GenerateRequest, prompt: usize) -> u64 {
+        let expected = self.expected_output;
+        let output = request.max_tokens.map_or(expected, |max| max.min(expected));
+        u64::from(request.n) * (prompt as u64 + u64::from(output))
+    }
 }
 
 fn params(request: &GenerateRequest, seed: u64, choice: u32) -> Params {

@@ -9,6 +9,7 @@
 //! - [`runtime`]: the models of a process, as a `Service`.
 //! - [`config`]: the limits of a lane.
 //! - [`memory`]: the watch over memory.
+//! - [`experiment`]: experiments on a lane.
 //! - `generate`: from a request to a place in the mailbox: everything that can be refused is refused here.
 //! - `events`: from the token ring to text, stop strings and usage.
 //! - `request`: what goes through the mailbox and what comes back.
@@ -22,6 +23,7 @@
 
 pub mod config;
 mod events;
+pub mod experiment;
 mod generate;
 mod lane;
 mod link;
@@ -35,6 +37,8 @@ mod text;
 mod turnstile;
 
 pub use config::{LaneConfig, Parking};
+pub use experiment::{Experiment, Vary};
 pub use memory::{MemoryConfig, MemoryWatch, Remedies};
 pub use plimsoll_sched::{Promise, QueuePolicy};
+pub use plimsoll_trial::{Arm, Design, Measure, Unit};
 pub use runtime::{Drained, ModelParts, Runtime, StartError};

@@ -1,5 +1,6 @@
 //! What goes through the mailbox to a lane, and what comes back.
 
+use crate::experiment::Judged;
 use crate::lane::Bell;
 use crate::link::{Needs, ToReader};
 use crate::pools::{Lent, Sequences};
@@ -33,6 +34,7 @@ pub(crate) struct Request {
     pub(crate) has_news: bool,
     /// Its reader is slow, and its sequences are out of the batch.
     pub(crate) is_paused: bool,
+    pub(crate) judged: Judged,
     /// Dropped last: whoever sees the gate empty finds nothing of the request left.
     pub(crate) admission: Admission,
 }
@@ -51,6 +53,7 @@ pub(crate) struct Sequence {
     /// Names the blocks after those; `None`: they are not shared.
     pub(crate) chain: Option<Chain>,
     pub(crate) sampler: Sampler,
+    pub(crate) first_token: Option<Instant>,
     pub(crate) last_token: Option<Instant>,
     pub(crate) is_done: bool,
 }
@@ -66,7 +69,7 @@ impl Reset for Sequence {
         self.names.shrink_to(KEPT / BLOCK_TOKENS);
         self.sampler.restart(Params::default());
         (self.prompt, self.max_len, self.is_done) = Default::default();
-        (self.chain, self.last_token) = (None, None);
+        (self.chain, self.first_token, self.last_token) = (None, None, None);
     }
 
     fn poison(&mut self) {
@@ -78,12 +81,13 @@ impl Reset for Sequence {
             self.names.push(BlockHash(u128::MAX));
         }
         (self.prompt, self.max_len, self.is_done) = (usize::MAX, usize::MAX, true);
-        self.last_token = Some(Instant::now());
+        (self.first_token, self.last_token) = (Some(Instant::now()), Some(Instant::now()));
     }
 
     fn is_clean(&self) -> bool {
         let is_empty = self.tokens.is_empty() && self.names.is_empty() && self.chain.is_none();
-        is_empty && (self.prompt, self.max_len, self.is_done) == (0, 0, false) && self.last_token.is_none()
+        let is_new = self.first_token.is_none() && self.last_token.is_none();
+        is_empty && is_new && (self.prompt, self.max_len, self.is_done) == (0, 0, false)
     }
 
     fn shrink(&mut self) {
@@ -109,6 +113,11 @@ impl Request {
 
     pub(crate) fn is_done(&self) -> bool {
         self.sequences.iter().all(|sequence| sequence.is_done)
+    }
+
+    /// All of it is done, and its reader has it or will.
+    pub(crate) fn answered(&mut self, now: Instant) {
+        self.judged.answered(now, self.arrived, &self.sequences);
     }
 
     /// The sequences that are not done.

@@ -1,6 +1,7 @@
 //! The models of a process, behind the service trait.
 
 use crate::config::LaneConfig;
+use crate::experiment::Trials;
 use crate::generate::{CUTTERS, STAGERS, Served, draining, off_thread};
 use crate::lane::{Lane, LaneParts, Phase, Shared};
 use crate::pools::{Pools, Sizes};
@@ -15,6 +16,7 @@ use plimsoll_model::engine::Engine;
 use plimsoll_model::template::ChatTemplate;
 use plimsoll_model::tokenizer::{Encode, Tokenizer};
 use plimsoll_telemetry::Metrics;
+use plimsoll_trial::Report;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -101,6 +103,7 @@ impl Runtime {
             ends: parts.tokenizer.eos().to_vec(),
             turnstile: self.turnstile.clone(),
             metrics: self.metrics.model(&parts.name),
+            trials: Trials::new(&parts.name, &parts.config.experiments, &self.metrics),
             config: parts.config.clone(),
             engine: parts.engine,
         })?;
@@ -232,6 +235,15 @@ impl Service for Runtime {
             READY => Readiness::Ready,
             _ => Readiness::Draining,
         }
+    }
+
+    fn experiments(&self) -> Vec<Report> {
+        let models = self.models.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let reports = models.iter().map(|model| {
+            let shared = &model.lane.shared;
+            shared.trials.reports(&model.card.id, shared.now())
+        });
+        reports.flatten().collect()
     }
 
     fn tokenize(&self, request: TokenizeRequest) -> Boxed<'_, Result<Vec<u32>, Error>> {

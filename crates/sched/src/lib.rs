@@ -29,7 +29,9 @@ pub mod view;
 
 pub use cost::{CostModel, Load};
 pub use gate::{Ask, Bounds, Door, Gate, Refusal, Ticket};
-pub use plan::{Arrival, BlockCopy, Event, LogitRows, Moves, Parking, Plan, PlannedSpan, SeqId, Start};
+pub use plan::{
+    Arrival, BlockCopy, Event, LogitRows, Moves, Parking, Plan, PlannedSpan, SeqId, Start, Switch,
+};
 pub use planner::{Limits, Planner};
 pub use promise::{Asked, Class, Deadlines, Expected, Promise, Terms};
 pub use queue_limit::{QueuePolicy, QueueRule};

@@ -2,6 +2,7 @@
 
 use crate::planner::Limits;
 use crate::promise::Deadlines;
+use crate::queue_limit::QueuePolicy;
 use plimsoll_kv::{BlockHash, Move};
 use std::time::Duration;
 
@@ -30,6 +31,17 @@ pub struct Arrival {
     pub deadlines: Deadlines,
 }
 
+/// A policy of a lane that another one takes over from while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switch {
+    /// How many may wait. What the gate lets in at once must cover the most that it comes to.
+    Queue(QueuePolicy),
+    /// Sequences whose parked blocks are asked for before it is their turn.
+    ParkAhead(usize),
+    /// What a step is cut to by prediction.
+    StepBudget(Duration),
+}
+
 /// What happened since the last plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
@@ -50,6 +62,8 @@ pub enum Event {
     ParkLost(SeqId),
     /// Generated tokens filled another block of a sequence, which is to be shared by this name.
     Filled(SeqId, BlockHash),
+    /// A policy takes over.
+    Switched(Switch),
     /// The last plan was computed, and one token sampled for each of its spans that asked for the last row's logits.
     StepDone {
         /// How long it took.

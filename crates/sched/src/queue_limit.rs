@@ -1,4 +1,5 @@
-//! How many sequences may wait: three policies.
+//! How many sequences may wait: three policies, one of which is in force. The others keep what they came to, so that a lane
+//! can go from one to another and back.
 
 use std::time::Duration;
 
@@ -16,25 +17,31 @@ pub enum QueuePolicy {
     Little,
 }
 
+impl QueuePolicy {
+    const COUNT: usize = 3;
+
+    const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The most that it ever comes to, when so many are configured.
+    pub fn most(self, configured: u32) -> u32 {
+        match self {
+            Self::Band => BAND.1.max(configured),
+            Self::Fixed | Self::Little => configured,
+        }
+    }
+}
+
 /// A policy and its figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueRule {
-    /// Who decides.
+    /// Who decides, until another one is switched to.
     pub policy: QueuePolicy,
     /// As many as are configured.
     pub configured: u32,
     /// Time that a request may wait; `None`: no promise says.
     pub wait: Option<Duration>,
-}
-
-impl QueueRule {
-    /// The most that it ever comes to.
-    pub fn most(&self) -> u32 {
-        match self.policy {
-            QueuePolicy::Band => BAND.1.max(self.configured),
-            QueuePolicy::Fixed | QueuePolicy::Little => self.configured,
-        }
-    }
 }
 
 /// Least and most of `band`.
@@ -51,25 +58,36 @@ const KEEP: f64 = 0.995;
 #[derive(Debug, Clone)]
 pub struct QueueLimit {
     rule: QueueRule,
-    limit: u32,
+    /// What each policy came to.
+    limits: [u32; QueuePolicy::COUNT],
     /// Least that `little` comes to.
     least: u32,
     looked_at: Duration,
     latencies: Latencies,
+    rated_at: Duration,
     best_rate: f64,
 }
 
 impl QueueLimit {
     /// For a batch of `places`.
     pub fn new(rule: QueueRule, places: u32) -> Self {
-        let (looked_at, latencies, best_rate) = Default::default();
-        Self {
-            rule,
-            limit: rule.configured,
-            least: places.min(rule.configured),
-            looked_at,
-            latencies,
-            best_rate,
+        let (looked_at, latencies, rated_at, best_rate) = Default::default();
+        let limits = [rule.configured; QueuePolicy::COUNT];
+        Self { rule, limits, least: places.min(rule.configured), looked_at, latencies, rated_at, best_rate }
+    }
+
+    /// Who decides.
+    pub const fn policy(&self) -> QueuePolicy {
+        self.rule.policy
+    }
+
+    /// Has another policy decide from `now` on. It begins with what it came to when it last did, and with a period of its
+    /// own: what was completed before is none of its doing.
+    pub fn switch(&mut self, now: Duration, policy: QueuePolicy) {
+        if policy != self.rule.policy {
+            self.rule.policy = policy;
+            self.looked_at = now;
+            self.latencies = Latencies::default();
         }
     }
 
@@ -80,25 +98,31 @@ impl QueueLimit {
 
     /// How many may wait from `now` on, when `per_second` are served.
     pub fn at(&mut self, now: Duration, per_second: f64) -> u32 {
-        if now.saturating_sub(self.looked_at) < PERIOD {
-            return self.limit;
-        }
-        self.looked_at = now;
-        match (self.rule.policy, self.rule.wait) {
-            (QueuePolicy::Band, _) => {
-                self.limit = self.latencies.p95().map_or(self.limit, |p95| band(self.limit, p95));
+        self.rate(now, per_second);
+        let own = self.rule.policy.index();
+        if now.saturating_sub(self.looked_at) >= PERIOD {
+            self.looked_at = now;
+            if self.rule.policy == QueuePolicy::Band {
+                self.limits[own] =
+                    self.latencies.p95().map_or(self.limits[own], |p95| band(self.limits[own], p95));
             }
-            (QueuePolicy::Little, Some(wait)) => {
-                self.best_rate = per_second.max(self.best_rate * KEEP);
-                let waiting = (self.best_rate * wait.as_secs_f64()).ceil() as u32;
-                if self.best_rate > 0.0 {
-                    self.limit = waiting.clamp(self.least, self.rule.configured);
-                }
-            }
-            (QueuePolicy::Fixed | QueuePolicy::Little, _) => {}
+            self.latencies = Latencies::default();
         }
-        self.latencies = Latencies::default();
-        self.limit
+        self.limits[own]
+    }
+
+    /// What `little` comes to. The rate is what it is whoever decides.
+    fn rate(&mut self, now: Duration, per_second: f64) {
+        if now.saturating_sub(self.rated_at) < PERIOD {
+            return;
+        }
+        self.rated_at = now;
+        let Some(wait) = self.rule.wait else { return };
+        self.best_rate = per_second.max(self.best_rate * KEEP);
+        let waiting = (self.best_rate * wait.as_secs_f64()).ceil() as u32;
+        if self.best_rate > 0.0 {
+            self.limits[QueuePolicy::Little.index()] = waiting.clamp(self.least, self.rule.configured);
+        }
     }
 }
 
@@ -198,5 +222,30 @@ mod tests {
         assert_eq!(QueueLimit::new(open, 16).at(SECOND * 5, 1.0), 256);
         let fixed = QueueRule { policy: QueuePolicy::Fixed, ..rule };
         assert_eq!(QueueLimit::new(fixed, 16).at(SECOND * 5, 1.0), 256);
+    }
+
+    #[test]
+    fn who_comes_back_goes_on_from_where_it_was() {
+        let rule = QueueRule { policy: QueuePolicy::Band, configured: 1000, wait: Some(SECOND * 2) };
+        let mut limit = QueueLimit::new(rule, 16);
+        let slow =
+            |limit: &mut QueueLimit| (0..100).for_each(|_| limit.completed(Duration::from_millis(200)));
+        slow(&mut limit);
+        assert_eq!(limit.at(SECOND * 5, 20.0), 1500);
+        limit.switch(SECOND * 7, QueuePolicy::Fixed);
+        assert_eq!((limit.policy(), limit.at(SECOND * 7, 20.0)), (QueuePolicy::Fixed, 1000));
+        limit.switch(SECOND * 8, QueuePolicy::Little);
+        assert_eq!(limit.at(SECOND * 8, 20.0), 40, "the rate was known all along");
+        slow(&mut limit);
+        limit.switch(SECOND * 12, QueuePolicy::Band);
+        assert_eq!(limit.at(SECOND * 16, 20.0), 1500);
+        assert_eq!(limit.at(SECOND * 17, 20.0), 1500, "those who were slow were another's");
+        slow(&mut limit);
+        assert_eq!(limit.at(SECOND * 22, 20.0), 2250);
+        for (policy, most) in
+            [(QueuePolicy::Fixed, 1000), (QueuePolicy::Little, 1000), (QueuePolicy::Band, 8192)]
+        {
+            assert_eq!(policy.most(1000), most);
+        }
     }
 }

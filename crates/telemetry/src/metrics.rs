@@ -1,5 +1,6 @@
 //! The registry of the process.
 
+use crate::experiments::{ExperimentMetrics, Experiments};
 use crate::model::ModelMetrics;
 use crate::pools::{PoolGauge, Pools};
 use crate::process;
@@ -30,6 +31,7 @@ pub struct Metrics {
     handling: Histogram,
     memory: Memory,
     pools: Pools,
+    experiments: Experiments,
     models: Mutex<BTreeMap<String, Arc<ModelMetrics>>>,
     polls: Mutex<Vec<Poll>>,
 }
@@ -57,8 +59,20 @@ impl Metrics {
             register(&registry, IntGaugeVec::new(Opts::new(name, help).const_label("model", ""), &["pool"]))
         };
         let pools = Pools::new(gauges);
+        let experiments = Experiments::new(&registry);
         let (models, polls) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { registry, requests, build_info, resident, handling, memory, pools, models, polls })
+        Arc::new(Self {
+            registry,
+            requests,
+            build_info,
+            resident,
+            handling,
+            memory,
+            pools,
+            experiments,
+            models,
+            polls,
+        })
     }
 
     /// The handles of the model `name`: the same ones for the same name.
@@ -71,6 +85,12 @@ impl Metrics {
         let new = Arc::new(ModelMetrics::new(&self.registry, name));
         models.insert(name.to_owned(), Arc::clone(&new));
         new
+    }
+
+    /// The handles of an experiment on `model` with these arms.
+    #[must_use]
+    pub fn experiment(&self, model: &str, experiment: &str, arms: &[&str]) -> ExperimentMetrics {
+        self.experiments.of(model, experiment, arms)
     }
 
     /// Says which version is running.

@@ -10,6 +10,7 @@ const FLOORS: &[(&str, Floor)] = &[
     ("ring", Floor::At(0)),
     ("kv", Floor::At(0)),
     ("charts", Floor::At(0)),
+    ("trial", Floor::At(0)),
     ("pool", Floor::At(1)),
     ("sched", Floor::At(1)),
     ("host", Floor::At(1)),

@@ -1,5 +1,6 @@
 //! `plimsoll.toml`: text to keys. An unknown key is an error that names the nearest known one.
 
+use super::experiments::{EXPERIMENT_KEYS, ExperimentKeys};
 use super::keys::{EngineKeys, MODEL_KEYS, ModelKeys, PLANNED_KEYS, ServerKeys};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
@@ -14,6 +15,7 @@ pub struct File {
     pub server: ServerKeys,
     pub engine: EngineKeys,
     pub models: Vec<ModelKeys>,
+    pub experiments: Vec<ExperimentKeys>,
 }
 
 /// One section read as `T`; keys of another reader of the same section are left to it.
@@ -22,11 +24,12 @@ pub struct File {
 struct Section<T> {
     server: T,
     model: Vec<ModelKeys>,
+    experiment: Vec<ExperimentKeys>,
 }
 
 impl<T: Default> Default for Section<T> {
     fn default() -> Self {
-        Self { server: T::default(), model: Vec::new() }
+        Self { server: T::default(), model: Vec::new(), experiment: Vec::new() }
     }
 }
 
@@ -43,7 +46,8 @@ impl File {
         check_keys(&table)?;
         let engine: Section<EngineKeys> = section(text)?;
         let server: Section<ServerKeys> = section(text)?;
-        Ok(Self { server: server.server, engine: engine.server, models: engine.model })
+        let (models, experiments) = (engine.model, engine.experiment);
+        Ok(Self { server: server.server, engine: engine.server, models, experiments })
     }
 }
 
@@ -61,13 +65,15 @@ fn at_line(text: &str, error: &toml::de::Error) -> anyhow::Error {
 }
 
 fn check_keys(table: &Table) -> anyhow::Result<()> {
-    known("", table, &["server", "model"])?;
+    known("", table, &["server", "model", "experiment"])?;
     if let Some(server) = table.get("server").and_then(toml::Value::as_table) {
         let keys = server_keys();
         known("server.", server, &keys.iter().map(String::as_str).collect::<Vec<_>>())?;
     }
-    for model in table.get("model").and_then(toml::Value::as_array).into_iter().flatten() {
-        known("model.", model.as_table().unwrap_or(&Table::new()), &MODEL_KEYS)?;
+    for (section, keys) in [("model", MODEL_KEYS.as_slice()), ("experiment", &EXPERIMENT_KEYS)] {
+        for one in table.get(section).and_then(toml::Value::as_array).into_iter().flatten() {
+            known(&format!("{section}."), one.as_table().unwrap_or(&Table::new()), keys)?;
+        }
     }
     Ok(())
 }
@@ -140,6 +146,11 @@ mod tests {
             ("\n[server]\nthreads = 'two'", "line 3: invalid type: string \"two\", expected usize"),
             ("[server]\nbody_limit = '3 apples'", "line 2: `3 apples` is no size; write 512MiB or 2GB"),
             ("[server]\nkernel = 'sse'", "line 2: unknown variant `sse`, expected one of"),
+            ("[[experiment]]\nvery = 'x'", "unknown key `experiment.very`; did you mean `experiment.vary`?"),
+            (
+                "[[experiment]]\narms = [{ values = 'x' }]",
+                "line 2: unknown field `values`, expected one of `value`",
+            ),
             ("[server\n", "line 1: "),
             ("server = 3", "line 1: invalid type: integer `3`"),
         ];

@@ -4,8 +4,10 @@
 //! [`keys`] says, and what belongs to other tools in [`env`].
 //!
 //! - [`keys`]: every key. [`file`]: the file. [`models`]: which models. [`slo`]: latency promises. [`units`]: `512MiB`, `30s`.
+//! - [`experiments`]: what is tried out on models.
 
 pub mod env;
+mod experiments;
 mod file;
 pub mod keys;
 mod models;
@@ -17,7 +19,7 @@ use file::File;
 use keys::{EngineKeys, Kernel, LogFormat, PrefetchKey, ServerKeys};
 use plimsoll_gateway::ApiKey;
 use plimsoll_kernels::{KvType, Prefetch};
-use plimsoll_runtime::{LaneConfig, Parking, Promise, QueuePolicy};
+use plimsoll_runtime::{Experiment, LaneConfig, Parking, Promise, QueuePolicy};
 use slo::NamedSlo;
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -99,6 +101,8 @@ pub struct Model {
     pub promise: Promise,
     /// API keys that share it.
     pub tenants: u32,
+    /// What is tried out on it.
+    pub experiments: Vec<Experiment>,
 }
 
 /// Where to listen: a host name or address, and a port.
@@ -132,6 +136,7 @@ pub fn server(wanted: &Wanted, flags: ServerKeys) -> anyhow::Result<Server> {
     );
     let tenants = u32::try_from(api_keys.len())?.max(1);
     models.iter_mut().for_each(|model| model.tenants = tenants);
+    experiments::assign(&file.experiments, &mut models)?;
     let body_limit = in_range("body_limit", keys.body_limit.unwrap_or(DEFAULT_BODY_LIMIT), &BODY_LIMIT)?;
     Ok(Server {
         http: address("http", keys.http.as_deref().unwrap_or(DEFAULT_HTTP))?,
@@ -202,6 +207,7 @@ fn model(named: &models::Named, wanted: &Wanted, file: &File) -> anyhow::Result<
             max_per_key: in_range("max_per_key", keys.max_per_key.unwrap_or(lane.per_tenant), &MAX_PER_KEY)?,
             promise: promise(named, wanted, file)?,
             tenants: 1,
+            experiments: Vec::new(),
         })
     };
     checked().with_context(|| format!("model `{}`", named.name))

@@ -98,6 +98,84 @@ fn every_value_is_in_range() {
 }
 
 #[test]
+fn experiments_go_to_the_models_they_name() {
+    let file = "[[model]]\nname = 'a'\nsource = 'smollm2'\n[[model]]\nname = 'b'\nsource = 'smollm2'\n\
+                [[experiment]]\nname = 'queue'\nmodel = 'b'\nvary = 'queue_policy'\nseed = 3\nblock = '10s'\n\
+                arms = [{ value = 'little' }, { value = 'band', weight = 2 }]\n\
+                [[experiment]]\nname = 'class'\nvary = 'priority'\nmeasure = 'ttft'\n\
+                arms = [{ value = 'standard' }, { value = 'batch', name = 'patient' }]";
+    let config = config(&[], EngineKeys::default(), ServerKeys::default(), file).unwrap();
+    let names = |model: &Model| model.experiments.iter().map(|e| e.design.name.clone()).collect::<Vec<_>>();
+    assert_eq!(config.models.iter().map(names).collect::<Vec<_>>(), [vec!["class"], vec!["queue", "class"]]);
+    let [queue, class] = &config.models[1].experiments[..] else { panic!("two are set") };
+    assert_eq!(queue.vary, plimsoll_runtime::Vary::QueuePolicy(vec![QueuePolicy::Little, QueuePolicy::Band]));
+    assert_eq!((queue.design.wash_out, queue.design.arms[1].weight), (Duration::from_secs(2), 2));
+    assert_eq!(
+        (queue.design.measure, class.design.measure),
+        (plimsoll_runtime::Measure::Goodput, plimsoll_runtime::Measure::Ttft)
+    );
+    assert_eq!(class.design.arms[1].name, "patient");
+}
+
+#[test]
+fn an_experiment_that_cannot_be_done_is_refused() {
+    let queue = "name = 'q'\nvary = 'queue_policy'\narms = [{ value = 'little' }, { value = 'fixed' }]";
+    let arms = |vary: &str, a: &str, b: &str| {
+        format!("name = 'e'\nvary = '{vary}'\narms = [{{ value = '{a}' }}, {{ value = '{b}' }}]")
+    };
+    let cases = [
+        (arms("queue_policy", "little", "lifo"), "experiment `e`: there is no queue policy `lifo`"),
+        (
+            arms("batch", "a", "b"),
+            "experiment `e`: nothing that is called `batch` can vary; what can is queue_policy",
+        ),
+        (arms("prefetch", "on", "yes"), "experiment `e`: `yes` is neither on nor off"),
+        (arms("step_budget", "50ms", "2s"), "experiment `e`: step_budget = 2s is out of range"),
+        (arms("priority", "standard", "vip"), "experiment `e`: there is no class `vip`"),
+        (arms("expected_output", "64", "0"), "experiment `e`: expected_output = 0 is out of range"),
+        (arms("prefix_cache", "on", "on"), "experiment `e`: two of its arms are called `on`"),
+        (
+            arms("prefix_cache", "on", "off") + "\nwash_out = '1s'",
+            "experiment `e`: each request has its own prefix_cache",
+        ),
+        (
+            arms("prefix_cache", "on", "off") + "\nmeasure = 'goodput'",
+            "experiment `e`: `goodput` says nothing",
+        ),
+        ("name = 'e'\nvary = 'prefetch'".into(), "experiment `e`: it has 0 arms; it must have 2 to 16"),
+        (
+            queue.replace("'fixed' }", "'fixed', weight = 0 }"),
+            "experiment `q`: the weight of its arm `fixed` is 0",
+        ),
+        (
+            format!("{queue}\nblock = '4s'\nwash_out = '2s'"),
+            "experiment `q`: its wash-out of 2s leaves nothing",
+        ),
+        (format!("{queue}\nblock = '10ms'"), "experiment `q`: its blocks are 10ms long"),
+        (
+            format!("{queue}\nmodel = 'other'"),
+            "experiment `q`: there is no model `other`; served are smollm2",
+        ),
+        (format!("{queue}\n[[experiment]]\n{queue}"), "two experiments are called `q`"),
+        (
+            format!("{queue}\n[[experiment]]\n{}", queue.replace("'q'", "'r'")),
+            "experiment `r`: `q` varies the queue_policy of model `smollm2`, too",
+        ),
+        (queue.replace("name = 'q'", "seed = 1"), "an [[experiment]] needs a `name`"),
+        (
+            format!("{}\n[server]\npark_memory = '0B'", arms("prefetch", "on", "off")),
+            "experiment `e`: model `smollm2` has no park_memory",
+        ),
+    ];
+    for (experiment, message) in cases {
+        let file = format!("[[experiment]]\n{experiment}");
+        let error = config(&["smollm2"], EngineKeys::default(), ServerKeys::default(), &file).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.starts_with(message), "{file}\nsays {text}");
+    }
+}
+
+#[test]
 fn a_server_needs_a_model() {
     let error = config(&[], EngineKeys::default(), ServerKeys::default(), "").unwrap_err();
     assert!(error.to_string().contains("plimsoll serve smollm2"), "{error}");

@@ -64,6 +64,12 @@ fn wrong(text: &str, what: &str, examples: &str, units: &[(&str, f64)]) -> Strin
     format!("`{text}` is no {what}; write {examples} (units: {})", names.join(", "))
 }
 
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
 impl TryFrom<String> for Size {
     type Error = String;
 

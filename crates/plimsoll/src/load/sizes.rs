@@ -66,6 +66,7 @@ mod tests {
             max_per_key,
             promise,
             tenants,
+            experiments: Vec::new(),
         }
     }
 

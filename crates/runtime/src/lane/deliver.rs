@@ -115,6 +115,7 @@ impl Delivery<'_> {
         let request = self.roster.get_mut(i);
         match request.sequences[choice].last_token.replace(self.now) {
             None => {
+                request.sequences[choice].first_token = Some(self.now);
                 self.metrics.first_token(self.now.saturating_duration_since(request.arrived));
                 let deadlines = &request.deadlines;
                 let expected = deadlines.expected.filter(|_| choice == 0);
@@ -131,6 +132,7 @@ impl Delivery<'_> {
         request.sequences[choice].is_done = true;
         request.push(Item::Finished { choice: index(choice), finish, by_end_token });
         if request.is_done() {
+            request.answered(self.now);
             self.metrics.finished(self.now.saturating_duration_since(request.arrived));
         }
     }

@@ -22,6 +22,7 @@ pub(crate) use bell::Bell;
 pub(crate) use spare::Spare;
 
 use crate::config::{LaneConfig, Parking};
+use crate::experiment::{Trials, most_waiting};
 use crate::park::{Sizes, Store};
 use crate::request::Request;
 use crate::turnstile::Turnstile;
@@ -58,6 +59,7 @@ pub(crate) struct Shared {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) metrics: Arc<ModelMetrics>,
     pub(crate) spare: Spare,
+    pub(crate) trials: Trials,
     /// When the lane's clock began.
     pub(crate) begun: Instant,
     mailbox: Ring<Request>,
@@ -109,6 +111,7 @@ pub(crate) struct LaneParts {
     pub(crate) ends: Vec<u32>,
     pub(crate) turnstile: Arc<Turnstile>,
     pub(crate) metrics: Arc<ModelMetrics>,
+    pub(crate) trials: Trials,
 }
 
 impl Lane {
@@ -116,7 +119,7 @@ impl Lane {
     ///
     /// # Errors
     /// When the thread could not be started, or the engine failed in the warm-up: why.
-    pub(crate) fn start(parts: LaneParts) -> Result<Self, String> {
+    pub(crate) fn start(mut parts: LaneParts) -> Result<Self, String> {
         let limits = limits(&*parts.engine, &parts.config);
         let snapshot = Arc::<Snapshot>::default();
         let bounds = bounds(&limits, &parts.config);
@@ -128,6 +131,7 @@ impl Lane {
             snapshot,
             metrics: parts.metrics.clone(),
             spare: Spare::default(),
+            trials: std::mem::take(&mut parts.trials),
             begun: Instant::now(),
             // A request is at least one sequence, so whoever was let in finds room.
             mailbox: Ring::new(bounds.sequences as usize),
@@ -240,7 +244,8 @@ fn queue_rule(config: &LaneConfig) -> QueueRule {
 
 fn bounds(limits: &Limits, config: &LaneConfig) -> Bounds {
     let slab = (limits.blocks * BLOCK_TOKENS) as u64;
-    let sequences = limits.max_seqs as u64 + u64::from(limits.queue.most());
+    let waiting = most_waiting((config.queue_policy, config.queue), &config.experiments);
+    let sequences = limits.max_seqs as u64 + u64::from(waiting);
     let most = slab.saturating_mul(u64::from(config.kv_overcommit.max(1)));
     let tokens = config.max_queue_tokens.map_or(most, |waiting| most.min(slab.saturating_add(waiting)));
     Bounds {

@@ -3,6 +3,7 @@
 use crate::request::{Admission, Item, Request};
 use plimsoll_api::error::Error;
 use plimsoll_sched::{Arrival, Event, Planner, SeqId, Start};
+use std::time::Instant;
 
 /// The requests of a lane, in the order of arrival; and what happened to them, for the planner.
 #[derive(Default)]
@@ -88,6 +89,7 @@ impl Roster {
                 }
             }
             if request.is_done() && !request.control().is_gone() {
+                request.answered(Instant::now());
                 satisfied(request);
             }
             if request.is_paused && request.has_room() {

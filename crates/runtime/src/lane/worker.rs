@@ -7,6 +7,7 @@ use super::roster::Roster;
 use super::spare::Shedder;
 use super::stall::Stall;
 use super::{LaneParts, Phase, Shared, warm_up};
+use crate::experiment::Conductor;
 use crate::park::Store;
 use crate::turnstile::Turnstile;
 use plimsoll_api::error::{Error, Reason};
@@ -63,6 +64,7 @@ pub(super) fn run(
         spans: Vec::with_capacity(limits.max_seqs),
         shared_tokens: 0,
         stall: Stall::now(),
+        conductor: Conductor::default(),
         max_seqs: limits.max_seqs,
     };
     worker.publish();
@@ -109,6 +111,7 @@ struct Worker<'a> {
     /// Prompt tokens that the sequences that joined with this plan need not compute.
     shared_tokens: usize,
     stall: Stall,
+    conductor: Conductor,
     max_seqs: usize,
 }
 
@@ -121,7 +124,11 @@ impl Worker<'_> {
             if self.shedder.give_back(&self.shared.spare, &mut self.planner, &mut *self.engine) {
                 self.store.trim();
             }
+            let has_switched = self.conduct();
             self.planner.step(self.shared.now(), self.roster.events.drain(..), &mut self.plan);
+            if has_switched {
+                self.conductor.publish(&self.shared.trials, &self.planner.in_force());
+            }
             self.roster.published();
             let has_expired = self.expire();
             self.shared_tokens = self.plan.starts.iter().map(|start| self.roster.start(start)).sum();
@@ -137,7 +144,8 @@ impl Worker<'_> {
             if !self.plan.spans.is_empty() {
                 self.step();
             } else if self.roster.events.is_empty() && !self.shedder.is_due() {
-                let until = self.plan.wake.map(|wake| self.shared.begun + wake);
+                let wake = self.plan.wake.into_iter().chain(self.conductor.due()).min();
+                let until = wake.map(|wake| self.shared.begun + wake);
                 self.stall.sleeps();
                 let called = self.shared.bell.sleep(&sleeper, until, || !self.shared.mailbox.is_empty());
                 self.stall.slept(called);
@@ -149,6 +157,13 @@ impl Worker<'_> {
         self.roster.fail_all(&error);
         self.planner.step(self.shared.now(), self.roster.events.drain(..), &mut self.plan);
         self.publish();
+    }
+
+    /// Puts into force what an experiment's block begins with. Returns whether one began.
+    fn conduct(&mut self) -> bool {
+        let events = &mut self.roster.events;
+        let switch = |switch| events.push(Event::Switched(switch));
+        self.conductor.conduct(&self.shared.trials, self.shared.now(), switch)
     }
 
     /// Ends the requests whose time is up. Returns whether there were any.

@@ -24,7 +24,7 @@ mod sequence;
 mod track;
 
 use crate::cost::{CostModel, Load};
-use crate::plan::{Arrival, Event, Moves, Plan, PlannedSpan, SeqId};
+use crate::plan::{Arrival, Event, Moves, Plan, PlannedSpan, SeqId, Switch};
 use crate::promise::Class;
 use crate::queue_limit::{QueueLimit, QueueRule};
 use crate::snapshot::{Rate, Snapshot};
@@ -254,6 +254,12 @@ impl Planner {
         self.sequences.len()
     }
 
+    /// What is in force of what can be switched.
+    pub const fn in_force(&self) -> [Switch; 3] {
+        let Limits { park_ahead, step_budget, .. } = self.limits;
+        [Switch::Queue(self.queue.policy()), Switch::ParkAhead(park_ahead), Switch::StepBudget(step_budget)]
+    }
+
     /// The cost model as it has been corrected so far.
     pub const fn cost(&self) -> &CostModel {
         &self.cost
@@ -308,6 +314,9 @@ impl Planner {
             }
             Event::Fetched(seq) => self.take_fetched(seq),
             Event::ParkLost(seq) => self.lose(seq),
+            Event::Switched(Switch::Queue(policy)) => self.queue.switch(now, policy),
+            Event::Switched(Switch::ParkAhead(sequences)) => self.limits.park_ahead = sequences,
+            Event::Switched(Switch::StepBudget(budget)) => self.limits.step_budget = budget,
             Event::StepDone { elapsed } => self.advance(now, elapsed),
             Event::StepFailed => self.in_step.clear(),
         }
