@@ -6,6 +6,8 @@
 One server at a time, each on all threads: `plimsoll bench serve --sweep` finds its C (the highest rate at which 99 % of what is
 offered keeps the promise) and runs at 1, 2, 4 and 0.5 times of it; then Plimsoll is offered 4 times llama-server's C. About
 100-token prompts, 48 tokens out, Poisson. llama-server comes as in engine.py, and serves the file requantized to Q4_0, its fastest.
+
+Short of an hour, `--rates llama-server=1.2,4.8 --rates plimsoll=4.8,9.6 --duration 2min` offers each server just these rates, so long each.
 """
 
 import argparse
@@ -58,7 +60,7 @@ def bench(args, url, name, *flags):
     """One `bench serve`; its JSON. Progress goes to the terminal, the report into files."""
     files = args.json_dir / f"{name}.json", args.json_dir / f"{name}.html"
     command = [args.plimsoll, "bench", "serve", url, "--prompt-tokens", args.prompt_tokens, "--output-tokens", args.output_tokens,
-               "--slo", args.slo, "--requests", args.requests, "--seed", args.seed, "--json", files[0], "--html", files[1], *flags]
+               "--slo", args.slo, *(["--duration", args.duration] if args.rates else ["--requests", args.requests]), "--seed", args.seed, "--json", files[0], "--html", files[1], *flags]
     print(f"== {name}", file=sys.stderr)
     done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
@@ -92,6 +94,8 @@ def main():
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("--slo", default="ttft=500ms,itl=60ms,quantile=0.99", help="what is measured, and what Plimsoll is told to keep")
     parser.add_argument("--requests", type=int, default=1000, help="that each rate's figures, and C, rest on")
+    parser.add_argument("--rates", action="append", default=[], metavar="SERVER=RATE,...", help="offer these and look for no C; may be repeated")
+    parser.add_argument("--duration", default="2min", help="of each rate of --rates")
     parser.add_argument("--prompt-tokens", default="100")
     parser.add_argument("--output-tokens", default="48")
     parser.add_argument("--precision", type=float, default=0.05)
@@ -108,9 +112,14 @@ def main():
     binaries = args.peer or build_peer()
 
     highest, rows = {}, []
-    for name in args.servers.split(","):
+    wanted = dict(pair.split("=", 1) for pair in args.rates)
+    for name in wanted or args.servers.split(","):
         port = free_port()
         with serving(commands(args, binaries, port)[name], port, args.json_dir / f"{name}.log") as (url, _):
+            if args.rates:
+                rows += [[name, f"{rate}/s", *cells(bench(args, url, f"{name}-{rate}", "--rate", rate)["runs"][0])]
+                         for rate in wanted[name].split(",")]
+                continue
             multiples = ",".join(map(str, MULTIPLES))
             report = bench(args, url, name, "--sweep", "--precision", args.precision, "--multiples", multiples)
             highest[name] = report["sweep"]["highest"]
