@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import json
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -68,15 +69,31 @@ def bench(args, url, name, *flags):
     return json.loads(files[0].read_text())
 
 
-def commands(args, binaries, port):
+def commands(args, binaries, port, admin):
     """How each server is started."""
     peer_file = requantized(binaries, args.model)
     return {
-        "plimsoll": [args.plimsoll, "serve", f"bench={args.model}", "--http", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0",
+        "plimsoll": [args.plimsoll, "serve", f"bench={args.model}", "--http", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}",
                      "--threads", args.threads, "--slo", f"bench:{args.slo}", *args.plimsoll_flags.split()],
         "llama-server": [binaries / "llama-server", "-m", peer_file, "-t", args.threads, "-np", "16", "-c", 16 * 1024,
                          "--host", "127.0.0.1", "--port", port, *args.peer_flags.split()],
     }
+
+
+def histogram(text, name):
+    """Cumulative counts of a histogram on `/metrics`, by bucket bound."""
+    found = re.findall(rf'^{name}_bucket{{.*?le="([^"]+)"}} (\d+)$', text, re.M)
+    return [(float(bound), int(count)) for bound, count in found]
+
+
+def refusals(admin):
+    """What Plimsoll's refusals took by its own clock: bounds of the buckets that hold the quantiles."""
+    counts = histogram(urllib.request.urlopen(f"http://127.0.0.1:{admin}/metrics", timeout=30).read().decode(), "plimsoll_refusal_seconds")
+    total = counts[-1][1] if counts else 0
+    if total == 0:
+        return "no refusals"
+    p50, p99 = (next(bound for bound, count in counts if count >= share * total) for share in (0.5, 0.99))
+    return f"{total} refusals, from headers parsed to answer written: P50 under {p50 * 1e3:g} ms, P99 under {p99 * 1e3:g} ms (target 2 ms)"
 
 
 def cells(run):
@@ -111,14 +128,15 @@ def main():
     args.json_dir.mkdir(parents=True, exist_ok=True)
     binaries = args.peer or build_peer()
 
-    highest, rows = {}, []
+    highest, rows, refused = {}, [], None
     wanted = dict(pair.split("=", 1) for pair in args.rates)
     for name in wanted or args.servers.split(","):
-        port = free_port()
-        with serving(commands(args, binaries, port)[name], port, args.json_dir / f"{name}.log") as (url, _):
+        port, admin = free_port(), free_port()
+        with serving(commands(args, binaries, port, admin)[name], port, args.json_dir / f"{name}.log") as (url, _):
             if args.rates:
                 rows += [[name, f"{rate}/s", *cells(bench(args, url, f"{name}-{rate}", "--rate", rate)["runs"][0])]
                          for rate in wanted[name].split(",")]
+                refused = refusals(admin) if name == "plimsoll" else refused
                 continue
             multiples = ",".join(map(str, MULTIPLES))
             report = bench(args, url, name, "--sweep", "--precision", args.precision, "--multiples", multiples)
@@ -130,11 +148,15 @@ def main():
             if name == "plimsoll" and peer:
                 run = bench(args, url, "plimsoll-at-peer", "--rate", f"{4 * peer:.3f}")["runs"][0]
                 rows.append([name, "4 C of llama-server", *cells(run)])
+            if name == "plimsoll":
+                refused = refusals(admin)
 
     print("| server | offered | requests/s | goodput/s | % of offered | % of accepted | TTFT p99, ms | mean gap p99, ms | 429 | 504 | other |")
     print("| --- | --- |" + " ---: |" * 9)
     for row in rows:
         print("| " + " | ".join(row) + " |")
+    if refused:
+        print(f"\nPlimsoll: {refused}")
     for name, rate in highest.items():
         print(f"\nC of {name}: {f'{rate:.2f}/s' if rate else 'none'}")
 

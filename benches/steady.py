@@ -16,7 +16,7 @@ import re
 import time
 import urllib.request
 
-from serve import free_port, serving
+from serve import free_port, histogram, serving
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGETS = {"plimsoll_lane_stall_seconds": 280e-6, "plimsoll_handling_seconds": 5e-3}
@@ -52,12 +52,6 @@ async def load(port, args):
 
     await asyncio.gather(*(client() for _ in range(args.streams)))
     return served, refused
-
-
-def histogram(text, name):
-    """Cumulative counts by bucket bound."""
-    found = re.findall(rf'^{name}_bucket{{.*?le="([^"]+)"}} (\d+)$', text, re.M)
-    return [(float(bound), int(count)) for bound, count in found]
 
 
 def report(name, before, after):

@@ -13,6 +13,8 @@ pub enum Reason {
     BodyTooLarge,
     /// The body did not arrive in time.
     BodyTimeout,
+    /// The body is compressed, or encoded in another way.
+    BodyEncoding,
     /// No or an unknown API key.
     Unauthorized,
     /// No such route.
@@ -56,6 +58,7 @@ impl Reason {
             Self::InvalidRequest => (400, "invalid_request", "invalid_request_error"),
             Self::BodyTooLarge => (413, "body_too_large", "invalid_request_error"),
             Self::BodyTimeout => (408, "body_timeout", "invalid_request_error"),
+            Self::BodyEncoding => (415, "unsupported_encoding", "invalid_request_error"),
             Self::Unauthorized => (401, "invalid_api_key", "invalid_request_error"),
             Self::NotFound => (404, "not_found", "invalid_request_error"),
             Self::ModelNotFound => (404, "model_not_found", "invalid_request_error"),

@@ -2,6 +2,9 @@
 
 use crate::app::App;
 use axum::body::Body;
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_ENCODING;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
@@ -95,12 +98,14 @@ enum Flaw {
     BrokeOff(axum::Error),
 }
 
-/// The whole body.
+/// The whole body of a request.
 ///
 /// # Errors
-/// [`Reason::BodyTooLarge`], [`Reason::BodyTimeout`], [`Reason::QueueFull`] when too many are being read at once, or
+/// [`Reason::BodyEncoding`], [`Reason::BodyTooLarge`], [`Reason::BodyTimeout`], [`Reason::QueueFull`] when too many are being read at once, or
 /// [`Reason::InvalidRequest`] when it breaks off.
-pub async fn read(mut body: Body, app: &App) -> Result<Whole, Error> {
+pub async fn read(request: Request, app: &App) -> Result<Whole, Error> {
+    let (head, mut body) = request.into_parts();
+    check_encoding(&head.headers)?;
     let (limit, wait) = (app.config.body_limit, app.config.body_timeout);
     let mut share = app.bodies.share();
     let flaw = match tokio::time::timeout(wait, read_within(&mut body, limit, &mut share)).await {
@@ -124,6 +129,19 @@ pub async fn read(mut body: Body, app: &App) -> Result<Whole, Error> {
             .retry_after(CROWDED_RETRY),
         Flaw::BrokeOff(error) => Error::new(Reason::InvalidRequest, format!("the body broke off: {error}")),
     })
+}
+
+/// What is compressed would only be told apart from text by its bytes.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Error> {
+    let encodings = headers.get_all(CONTENT_ENCODING).iter().map(|value| value.as_bytes().trim_ascii());
+    match encodings.into_iter().find(|name| !name.eq_ignore_ascii_case(b"identity")) {
+        None => Ok(()),
+        Some(name) => {
+            let name: String = String::from_utf8_lossy(name).chars().take(40).collect();
+            let message = format!("the body's content-encoding is `{name}`; send it as it is, without one");
+            Err(Error { param: Some("content-encoding".into()), ..Error::new(Reason::BodyEncoding, message) })
+        }
+    }
 }
 
 async fn read_within(body: &mut Body, limit: usize, share: &mut Share) -> Result<Bytes, Flaw> {

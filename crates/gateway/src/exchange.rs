@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::refusal::Refusal;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -87,6 +87,9 @@ impl Exchange {
 
     fn answered(&self, response: &Response) {
         let reason = response.extensions().get::<Reason>();
+        if response.status() == StatusCode::TOO_MANY_REQUESTS {
+            self.metrics.refused(self.began.elapsed());
+        }
         let mut notes = self.notes();
         notes.status = response.status().as_u16();
         if !notes.streaming {

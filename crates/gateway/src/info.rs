@@ -43,7 +43,7 @@ pub async fn tokenize(
     Extension(exchange): Extension<Arc<Exchange>>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let body = body::read(request.into_body(), &app).await?;
+    let body = body::read(request, &app).await?;
     let cards = app.service.models();
     let request = read_tokenize(&body, &cards)?;
     let _share = body.becomes(request.text.len());
@@ -59,7 +59,7 @@ pub async fn detokenize(
     Extension(exchange): Extension<Arc<Exchange>>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let body = body::read(request.into_body(), &app).await?;
+    let body = body::read(request, &app).await?;
     let (model, tokens) = read_detokenize(&body, &app.service.models())?;
     let _share = body.becomes(size_of_val(&*tokens));
     exchange.concerns(&model);

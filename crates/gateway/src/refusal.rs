@@ -1,7 +1,7 @@
 //! An error of the table as an HTTP answer, in OpenAI's shape.
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use plimsoll_api::error::{Error, Reason};
@@ -33,6 +33,10 @@ impl IntoResponse for Refusal {
         headers.insert(X_PLIMSOLL_REASON, HeaderValue::from_static(code));
         if error.reason == Reason::Unauthorized {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if error.reason == Reason::BodyEncoding {
+            // RFC 7694, section 3: what would be taken.
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         if let Some(wait) = error.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));

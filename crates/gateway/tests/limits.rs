@@ -5,6 +5,7 @@ mod common;
 use bytes::Bytes;
 use common::{Answer, Client, Server, post};
 use hyper::Request;
+use plimsoll_api::error::{Error, Reason};
 use plimsoll_gateway::{Gateway, GatewayConfig, serve};
 use plimsoll_telemetry::Metrics;
 use plimsoll_testkit::service::{Act, Gate as ScriptGate, Script, ScriptedService};
@@ -240,4 +241,37 @@ async fn a_setting_that_cannot_work_is_refused() {
     let gateway = Gateway { service: Arc::new(says()), metrics: Metrics::new(), config };
     let error = serve(listener, gateway, std::future::pending()).await.unwrap_err();
     assert!(error.to_string().starts_with("API key number 1 is empty"), "{error}");
+}
+
+#[tokio::test]
+async fn an_encoded_body_is_not_taken_for_text() {
+    let server = Server::plain(says()).await;
+    for (encoding, status) in
+        [("gzip", 415), ("br", 415), ("gzip, identity", 415), ("identity", 200), ("Identity", 200)]
+    {
+        for path in ["/v1/completions", "/tokenize"] {
+            let mut request = post(path, prompt());
+            request.headers_mut().insert("content-encoding", encoding.parse().unwrap());
+            let answer = Answer::read(server.client().await.begin(request).await.unwrap()).await;
+            assert_eq!(answer.status, status, "{encoding} {path}: {}", answer.text);
+            if status == 415 {
+                let param = Some("content-encoding".to_owned());
+                assert_eq!(answer.error(), (415, "unsupported_encoding".to_owned(), param));
+                assert_eq!(answer.header("accept-encoding"), Some("identity"));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_refusal_took_is_measured() {
+    let full = ScriptedService::new(|_| {
+        Err(Error::new(Reason::QueueFull, "full").retry_after(Duration::from_secs(1)))
+    });
+    let server = Server::plain(full).await;
+    assert_eq!(server.post("/v1/completions", prompt()).await.status, 429);
+    // Neither a fault of the client's nor one of the server's is a refusal.
+    assert_eq!(server.post("/v1/completions", "{").await.status, 400);
+    assert_eq!(server.get("/nothing").await.status, 404);
+    assert_eq!(server.metric("plimsoll_refusal_seconds_count"), 1);
 }

@@ -16,8 +16,13 @@ use crate::source::HfSource;
 use crate::url::encode_path;
 use hf_hub::api::RepoInfo;
 use hf_hub::{Cache, CacheRepo, Repo, RepoType};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use ureq::http::{HeaderMap, StatusCode};
+
+/// Longest index of shards, in bytes: names of some thousand tensors are a tenth of it.
+const MOST_INDEX: u64 = 8 << 20;
 
 /// A repository at one commit.
 struct Snapshot<'a> {
@@ -178,13 +183,26 @@ impl Snapshot<'_> {
             next += 1;
             records.push(self.fetch(&file, progress)?);
             if file.ends_with(select::INDEX) {
-                let path = self.root().join(&file);
-                let text = std::fs::read(&path).map_err(HubError::io("read", &path))?;
-                let shards = select::shards(&text, &opens, files).map_err(|missing| self.missing(missing))?;
+                let index = self.index(&file)?;
+                let shards =
+                    select::shards(&index, &opens, files).map_err(|missing| self.missing(missing))?;
                 queue.extend(shards);
             }
         }
         Ok((opens, records))
+    }
+
+    /// The index of shards, which is not read whole before it is known to be short.
+    fn index(&self, file: &str) -> Result<Vec<u8>, HubError> {
+        let path = self.root().join(file);
+        let mut text = Vec::new();
+        let read = File::open(&path).and_then(|index| index.take(MOST_INDEX + 1).read_to_end(&mut text));
+        read.map_err(HubError::io("read", &path))?;
+        if text.len() as u64 > MOST_INDEX {
+            let problem = format!("`{file}` is larger than {MOST_INDEX} bytes, which no index of shards is");
+            return Err(self.missing((problem, Vec::new())));
+        }
+        Ok(text)
     }
 
     fn missing(&self, (problem, near): (String, Vec<String>)) -> HubError {

@@ -51,6 +51,6 @@ pub use config::{HfConfig, HubConfig, Limits, Token};
 pub use error::HubError;
 pub use hub::{CachedModel, Hub};
 pub use names::{Name, Pin, names};
-pub use progress::{Progress, TerminalProgress};
+pub use progress::Progress;
 pub use source::{HfSource, PypiSource, Source, UrlSource};
 pub use stop::Stop;

@@ -5,10 +5,11 @@ mod sizes;
 
 use crate::config;
 use crate::config::keys::Kernel;
+use crate::progress::TerminalProgress;
 use crate::pull;
 use anyhow::{Context, anyhow};
 use plimsoll_host::Host;
-use plimsoll_hub::{Progress, TerminalProgress};
+use plimsoll_hub::Progress;
 use plimsoll_kernels::{Compute as Kernels, Isa, Team};
 use plimsoll_model::checkpoint::{self, Checkpoint};
 use plimsoll_model::decoder::{Decoder, Options, SharedCompute};
@@ -124,6 +125,7 @@ fn one(model: &config::Model, compute: &Compute, service: &Runtime) -> anyhow::R
         promise: model.promise,
         tenants: model.tenants,
         experiments: model.experiments.clone(),
+        tenant_limits: model.tenant_limits.clone(),
         ..LaneConfig::default()
     };
     let engine = Box::new(engine);
@@ -138,7 +140,7 @@ pub fn decoder(
     compute: &Compute,
     options: &Options,
 ) -> anyhow::Result<Decoder> {
-    let bar = TerminalProgress::new();
+    let bar = TerminalProgress::default();
     let mut begun = false;
     let mut progress = |done, total| {
         if !begun {

@@ -3,7 +3,8 @@
 //! Never here: logic. A command reads its configuration, puts the parts together and hands over.
 //!
 //! - [`cli`]: the shape of the command line. [`config`]: keys from flags, environment and file, validated.
-//! - [`load`]: from a source to an engine with its text side. [`pull`]: the cache of models.
+//! - [`load`]: from a source to an engine with its text side. [`pull`]: the cache of models. [`progress`]: the
+//!   bar of all that take long.
 //! - [`serve`], with [`banner`] and [`signals`]; [`chat`] for `run`; [`bench`].
 
 mod banner;
@@ -12,6 +13,7 @@ mod chat;
 mod cli;
 mod config;
 mod load;
+mod progress;
 mod pull;
 mod serve;
 mod signals;

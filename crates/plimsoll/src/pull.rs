@@ -1,7 +1,8 @@
 //! `pull` and `models`: the cache of models.
 
 use crate::config;
-use plimsoll_hub::{CachedModel, Hub, HubConfig, Source, Stop, TerminalProgress, names};
+use crate::progress::TerminalProgress;
+use plimsoll_hub::{CachedModel, Hub, HubConfig, Source, Stop, names};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -21,7 +22,7 @@ pub fn is_under_way() -> bool {
 pub fn pull(source: &str) -> anyhow::Result<PathBuf> {
     let source = Source::parse(source)?;
     UNDER_WAY.store(true, SeqCst);
-    let pulled = hub().and_then(|hub| Ok(hub.pull(&source, &TerminalProgress::new())?));
+    let pulled = hub().and_then(|hub| Ok(hub.pull(&source, &TerminalProgress::default())?));
     UNDER_WAY.store(false, SeqCst);
     pulled
 }

@@ -1,7 +1,7 @@
 //! The limits of a lane.
 
 use crate::experiment::Experiment;
-use plimsoll_sched::{Promise, QueuePolicy};
+use plimsoll_sched::{Class, Promise, QueuePolicy};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub struct LaneConfig {
     pub tenants: u32,
     /// Most sequences of one tenant in flight. Default: no limit of its own.
     pub per_tenant: u32,
+    /// What each of them may ask for, in their order; who is not in the list may ask for everything. Default: nobody is.
+    pub tenant_limits: Vec<TenantLimits>,
     /// What a step is cut to by prediction: it bounds cancellation and everybody's gap between tokens. Default 50 ms.
     pub step_budget: Duration,
     /// Tokens a request may be ahead of its reader before it pauses. Default 1024.
@@ -58,6 +60,7 @@ impl Default for LaneConfig {
             promise: Promise::default(),
             tenants: 1,
             per_tenant: u32::MAX,
+            tenant_limits: Vec::new(),
             step_budget: Duration::from_millis(50),
             token_ring: 1024,
             unread: 256,
@@ -67,6 +70,37 @@ impl Default for LaneConfig {
             experiments: Vec::new(),
             warm_up: true,
         }
+    }
+}
+
+/// What one API key may ask for, so that nobody jumps the queue by claiming to be urgent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TenantLimits {
+    /// The most urgent class. Default: `Interactive`.
+    pub class: Class,
+    /// The least `x-slo-ttft-ms`. Default: any.
+    pub least_ttft: Duration,
+    /// The least `x-slo-itl-ms`. Default: any.
+    pub least_itl: Duration,
+    /// Sequences in flight, instead of [`LaneConfig::per_tenant`]. Default: that.
+    pub in_flight: Option<u32>,
+}
+
+impl Default for TenantLimits {
+    fn default() -> Self {
+        Self {
+            class: Class::Interactive,
+            least_ttft: Duration::ZERO,
+            least_itl: Duration::ZERO,
+            in_flight: None,
+        }
+    }
+}
+
+impl LaneConfig {
+    /// What a tenant may ask for.
+    pub fn limits_of(&self, tenant: u32) -> TenantLimits {
+        self.tenant_limits.get(tenant as usize).copied().unwrap_or_default()
     }
 }
 

@@ -28,8 +28,8 @@ pub(crate) struct Served {
     pub(crate) config: LaneConfig,
     /// What the blocks of its KV cache are named with.
     pub(crate) key: HashKey,
-    /// Who may work on text off the async threads.
-    pub(crate) stagers: Arc<Semaphore>,
+    /// Who may work on prompts off the async threads.
+    pub(crate) stagers: Stagers,
     /// Who may do so for a caller that only wants the tokens: apart, since cutting 8 MB would keep prompts waiting for ten
     /// seconds.
     pub(crate) cutters: Arc<Semaphore>,
@@ -48,10 +48,35 @@ struct Visit {
     policy: Policy,
 }
 
-/// Blocking threads that work on one model's text at a time.
-pub(crate) const STAGERS: usize = 2;
+/// Blocking threads that work on one model's prompts at a time.
+const STAGERS: usize = 2;
+/// Of these that work on long ones.
+const LONG_STAGERS: usize = 1;
+/// Bytes from which a prompt is long: cutting it takes tens of milliseconds and more.
+const LONG: usize = 32 << 10;
 /// Of these that want only the tokens, or only the text.
 pub(crate) const CUTTERS: usize = 1;
+
+/// The places of those who work on prompts: long ones have their own, so that they keep no shorter one waiting.
+pub(crate) struct Stagers {
+    short: Arc<Semaphore>,
+    long: Arc<Semaphore>,
+}
+
+impl Default for Stagers {
+    fn default() -> Self {
+        let [short, long] =
+            [STAGERS - LONG_STAGERS, LONG_STAGERS].map(|places| Arc::new(Semaphore::new(places)));
+        Self { short, long }
+    }
+}
+
+impl Stagers {
+    /// The places for a prompt of so many bytes.
+    fn of(&self, bytes: usize) -> &Arc<Semaphore> {
+        if bytes < LONG { &self.short } else { &self.long }
+    }
+}
 
 impl Served {
     /// Lets a request in, or refuses it.
@@ -78,9 +103,11 @@ impl Served {
     ) -> Result<Generation, Error> {
         self.check(&request)?;
         let policy = entered.policy(&self.config);
-        let judged = terms::asked(&request.urgency, &self.config.promise)?;
+        let limits = self.config.limits_of(request.tenant);
+        let judged = terms::asked(&request.urgency, &self.config.promise, &limits)?;
         request.urgency.priority = request.urgency.priority.or(policy.priority);
-        let asked = terms::asked(&request.urgency, &self.config.promise)?;
+        // An experiment does not lift anybody above what its key may ask for.
+        let asked = terms::asked(&request.urgency, &self.config.promise, &limits).unwrap_or(judged);
         let visit = Visit { asked, judged, arrived, policy };
         let guess = (text::bytes(&request.prompt) / 4 + 1).min(self.lane.longest());
         let mut admission = match self.reserve(&request, &visit, guess) {
@@ -134,7 +161,7 @@ impl Served {
             if shared.is_at(Phase::Draining) {
                 shared.bell.ring();
             }
-            self.refused(refusal)
+            self.refused(refusal, request.tenant)
         })?;
         Ok(Admission::new(ticket, shared.bell.clone()))
     }
@@ -144,7 +171,7 @@ impl Served {
         at.saturating_duration_since(self.lane.shared.begun)
     }
 
-    fn refused(&self, refusal: Refusal) -> Error {
+    fn refused(&self, refusal: Refusal, tenant: u32) -> Error {
         let bounds = self.lane.shared.gate.bounds();
         match refusal {
             Refusal::Sequences { retry_after } => {
@@ -160,7 +187,7 @@ impl Served {
                 Error::new(Reason::KvFull, message).retry_after(retry_after)
             }
             Refusal::Tenant { retry_after } => {
-                let most = self.config.per_tenant;
+                let most = self.config.limits_of(tenant).in_flight.unwrap_or(self.config.per_tenant);
                 let message = format!("this API key has as many sequences in flight as one may, {most}");
                 Error::new(Reason::TenantFull, message).retry_after(retry_after)
             }
@@ -189,11 +216,12 @@ impl Served {
     /// The prompt's tokens; long prompts are cut on a blocking thread, so that other requests are answered meanwhile.
     async fn tokenize(&self, request: &Arc<GenerateRequest>) -> Result<Vec<u32>, Error> {
         let most = self.lane.longest();
-        if text::bytes(&request.prompt) <= self.config.inline_bytes {
+        let bytes = text::bytes(&request.prompt);
+        if bytes <= self.config.inline_bytes {
             return self.text.prompt(&request.prompt, most);
         }
         let (text, request) = (self.text.clone(), request.clone());
-        off_thread(&self.stagers, move || text.prompt(&request.prompt, most)).await
+        off_thread(self.stagers.of(bytes), move || text.prompt(&request.prompt, most)).await
     }
 
     fn submit(
@@ -207,7 +235,9 @@ impl Served {
             [&visit.asked, &visit.judged].map(|asked| Terms::new(&self.config.promise, asked, prompt.len()));
         let max_len = self.max_len(request, prompt.len())?;
         let tokens = visit.policy.tokens_of(request, prompt.len());
-        admission.correct(tokens, prompt.len() as u64).map_err(|refusal| self.refused(refusal))?;
+        admission
+            .correct(tokens, prompt.len() as u64)
+            .map_err(|refusal| self.refused(refusal, request.tenant))?;
         let echo = if request.echo { self.text.echo(request, &prompt)? } else { String::new() };
 
         let logprobs = request.logprobs.map(|k| k as usize);
@@ -342,4 +372,41 @@ pub(crate) async fn off_thread<T: Send + 'static>(
     };
     let result = tokio::task::spawn_blocking(staged).await;
     result.unwrap_or_else(|_| Err(Error::new(Reason::Internal, "the text could not be worked on")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// However many long prompts there are, and however long they take, a shorter one is cut meanwhile.
+    #[tokio::test]
+    async fn long_prompts_keep_no_shorter_one_waiting() {
+        let stagers = Stagers::default();
+        let (began, mut has_begun) = tokio::sync::mpsc::channel(3);
+        let gates: Vec<_> = (0..3)
+            .map(|_| {
+                let (open, is_open) = mpsc::sync_channel::<()>(0);
+                let (places, began) = (stagers.of(100_000).clone(), began.clone());
+                let cut = async move {
+                    off_thread(&places, move || {
+                        began.blocking_send(()).ok();
+                        is_open.recv().ok();
+                        Ok(())
+                    })
+                    .await
+                };
+                (open, tokio::spawn(cut))
+            })
+            .collect();
+        has_begun.recv().await;
+        for bytes in [2_049, 10_000] {
+            assert_eq!(off_thread(stagers.of(bytes), move || Ok(bytes)).await, Ok(bytes));
+        }
+        for (open, long) in gates {
+            assert!(!long.is_finished());
+            drop(open);
+            assert_eq!(long.await.unwrap(), Ok(()));
+        }
+    }
 }

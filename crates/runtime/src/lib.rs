@@ -36,9 +36,9 @@ mod terms;
 mod text;
 mod turnstile;
 
-pub use config::{LaneConfig, Parking};
+pub use config::{LaneConfig, Parking, TenantLimits};
 pub use experiment::{Experiment, Vary};
 pub use memory::{MemoryConfig, MemoryWatch, Remedies};
-pub use plimsoll_sched::{Promise, QueuePolicy};
+pub use plimsoll_sched::{Class, Promise, QueuePolicy};
 pub use plimsoll_trial::{Arm, Design, Measure, Unit};
 pub use runtime::{Drained, ModelParts, Runtime, StartError};

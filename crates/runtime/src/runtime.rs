@@ -2,7 +2,7 @@
 
 use crate::config::LaneConfig;
 use crate::experiment::Trials;
-use crate::generate::{CUTTERS, STAGERS, Served, draining, off_thread};
+use crate::generate::{CUTTERS, Served, Stagers, draining, off_thread};
 use crate::lane::{Lane, LaneParts, Phase, Shared};
 use crate::pools::{Pools, Sizes};
 use crate::text::Text;
@@ -117,7 +117,7 @@ impl Runtime {
             chat: parts.template.is_some(),
         };
         let text = Arc::new(Text { tokenizer: parts.tokenizer, template: parts.template });
-        let [stagers, cutters] = [STAGERS, CUTTERS].map(|places| Arc::new(Semaphore::new(places)));
+        let (stagers, cutters) = (Stagers::default(), Arc::new(Semaphore::new(CUTTERS)));
         let pools = Arc::new(Pools::new(pool_sizes(&lane, &parts.config), &text, &lane.shared.bell));
         let (theirs, metrics) = (Arc::downgrade(&pools), lane.shared.metrics.clone());
         self.metrics.before_render(move || {

@@ -12,8 +12,6 @@ const STALE: u64 = 100_000;
 #[derive(Debug)]
 pub(crate) struct Tenants {
     all: Box<[Tenant]>,
-    /// Most sequences of one.
-    most: u32,
     /// How many asked lately, as of `counted`.
     crowd: AtomicU32,
     counted: AtomicU64,
@@ -22,16 +20,18 @@ pub(crate) struct Tenants {
 #[derive(Debug)]
 struct Tenant {
     sequences: AtomicU32,
+    /// Most of them.
+    most: AtomicU32,
     /// When it asked last, in microseconds, at least 1; 0: never.
     asked: AtomicU64,
 }
 
 impl Tenants {
     pub(crate) fn new(tenants: u32, most: u32) -> Self {
-        let new = |_| Tenant { sequences: AtomicU32::new(0), asked: AtomicU64::new(0) };
+        let new =
+            |_| Tenant { sequences: AtomicU32::new(0), most: AtomicU32::new(most), asked: AtomicU64::new(0) };
         Self {
             all: (0..tenants.max(1)).map(new).collect(),
-            most,
             crowd: AtomicU32::new(1),
             counted: AtomicU64::new(0),
         }
@@ -40,6 +40,16 @@ impl Tenants {
     /// Those beyond the list are one.
     fn get(&self, tenant: u32) -> &Tenant {
         &self.all[(tenant as usize).min(self.all.len() - 1)]
+    }
+
+    /// From now on a tenant may have `most` sequences in flight; what it has stays.
+    pub(crate) fn set_most(&self, tenant: u32, most: u32) {
+        self.get(tenant).most.store(most, Relaxed);
+    }
+
+    /// Most sequences a tenant may have in flight.
+    pub(crate) fn most(&self, tenant: u32) -> u32 {
+        self.get(tenant).most.load(Relaxed)
     }
 
     /// Notes that a tenant asks. Returns how many did lately.
@@ -63,10 +73,10 @@ impl Tenants {
 
     /// Counts `sequences` of a tenant in, unless that is more than it may have. Returns how many it has with them.
     pub(crate) fn enter(&self, tenant: u32, sequences: u32) -> Option<u32> {
-        let own = &self.get(tenant).sequences;
+        let (own, most) = (&self.get(tenant).sequences, self.most(tenant));
         let mut has = own.load(Acquire);
         loop {
-            let next = has.checked_add(sequences).filter(|&next| next <= self.most)?;
+            let next = has.checked_add(sequences).filter(|&next| next <= most)?;
             match own.compare_exchange_weak(has, next, AcqRel, Acquire) {
                 Ok(_) => return Some(next),
                 Err(seen) => has = seen,

@@ -113,3 +113,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_tenant_may_have_a_limit_of_its_own() {
+    let bounds = Bounds { sequences: 100, tokens: 10_000, per_tenant: 3 };
+    let gate = Gate::new(Door { bounds, places: 100, tenants: 2 }, Arc::default());
+    gate.limit_tenant(1, 1);
+    let knock = |tenant, sequences| {
+        let (prompt, max_tokens, terms, arrived) = (1, None, Default::default(), Duration::ZERO);
+        let ask = Ask { sequences, tokens: 1, prompt, max_tokens, terms, arrived, tenant };
+        gate.try_admit(Duration::ZERO, &ask)
+    };
+    let theirs = knock(1, 1).unwrap();
+    assert!(matches!(knock(1, 1), Err(Refusal::Tenant { .. })));
+    assert_eq!(knock(1, 2).unwrap_err(), Refusal::TooLarge);
+    let _others = knock(0, 3).unwrap();
+    assert!(matches!(knock(0, 1), Err(Refusal::Tenant { .. })));
+    drop(theirs);
+    assert!(knock(1, 1).is_ok());
+}

@@ -159,6 +159,37 @@ fn batch_makes_way_for_a_place_and_comes_back_where_it_was() {
     assert_eq!((span.start, span.len), (0, 21), "with the token it had");
 }
 
+/// A class that has less than 85 % of what it is promised gets shorter steps: batch makes way though there is a place for it,
+/// stays away for a while, and comes back where it was when nobody more urgent runs.
+#[test]
+fn batch_stands_back_for_a_class_that_misses_its_target() {
+    let mut planner = planner(4, 64, Duration::from_millis(50));
+    let mut plan = Plan::default();
+    let runs = |plan: &Plan, seq: u64| plan.spans.iter().any(|span| span.seq == SeqId(seq));
+    let events = [urgent(0, Class::Batch, None, None), urgent(1, Class::Interactive, None, None)];
+    planner.step(Duration::ZERO, events, &mut plan);
+    let mut rounds = Vec::new();
+    for i in 2..25 {
+        let at = Duration::from_millis(60 * i);
+        let gone = Event::Finished(SeqId(if i > 2 { i - 1 } else { 99 }));
+        // It begins in time, and its first token comes too late.
+        planner.step(at, [DONE, gone, urgent(i, Class::Interactive, Some(60 * i + 10), None)], &mut plan);
+        let mut made_way = plan.preempted.contains(&SeqId(0));
+        planner.step(at + Duration::from_millis(40), [DONE], &mut plan);
+        made_way |= plan.preempted.contains(&SeqId(0));
+        assert!(runs(&plan, i) && runs(&plan, 1));
+        rounds.push((made_way, runs(&plan, 0)));
+        planner.assert_sound();
+    }
+    let misses = rounds.iter().position(|&(made_way, _)| made_way).expect("it makes way");
+    assert!((9..15).contains(&misses), "after {misses} have missed: {rounds:?}");
+    assert!(rounds[..misses].iter().all(|&(_, runs)| runs), "{rounds:?}");
+    assert!(rounds[misses..misses + 8].iter().all(|&(_, runs)| !runs), "{rounds:?}");
+    let gone = [1, 24].map(|seq| Event::Finished(SeqId(seq)));
+    planner.step(Duration::from_secs(2), [DONE].into_iter().chain(gone), &mut plan);
+    assert!(runs(&plan, 0), "nobody more urgent runs");
+}
+
 const DONE: Event = Event::StepDone { elapsed: Duration::from_millis(5) };
 
 #[test]

@@ -20,6 +20,10 @@ const HANDLING: &[f64] = &[
     0.5, 2.0,
 ];
 
+/// Bucket bounds in seconds for what a refusal takes; the target is 2 ms at P99.
+const REFUSALS: &[f64] =
+    &[5e-5, 1e-4, 2e-4, 3e-4, 5e-4, 7.5e-4, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0];
+
 type Poll = Box<dyn Fn() + Send + Sync>;
 
 /// All metrics of the process.
@@ -29,6 +33,7 @@ pub struct Metrics {
     build_info: IntGaugeVec,
     resident: IntGauge,
     handling: Histogram,
+    refusal: Histogram,
     memory: Memory,
     pools: Pools,
     experiments: Experiments,
@@ -53,6 +58,11 @@ impl Metrics {
             "From the headers of a request for text to the first byte of its answer, without the engine's part.",
         );
         let handling = register(&registry, Histogram::with_opts(handling.buckets(HANDLING.to_vec())));
+        let refusal = HistogramOpts::new(
+            "plimsoll_refusal_seconds",
+            "From the headers of a request to its refusal (429) being written.",
+        );
+        let refusal = register(&registry, Histogram::with_opts(refusal.buckets(REFUSALS.to_vec())));
         let memory = Memory::new(&registry);
         // The same names as a model's, so the same labels.
         let gauges = |name: &str, help: &str| {
@@ -67,6 +77,7 @@ impl Metrics {
             build_info,
             resident,
             handling,
+            refusal,
             memory,
             pools,
             experiments,
@@ -116,6 +127,11 @@ impl Metrics {
     /// A request for text was answered: so long from its headers to the first byte of the answer, without the engine's part.
     pub fn handled(&self, time: Duration) {
         self.handling.observe(time.as_secs_f64());
+    }
+
+    /// A request was refused for now (429), so long after its headers.
+    pub fn refused(&self, time: Duration) {
+        self.refusal.observe(time.as_secs_f64());
     }
 
     /// Asks `counts` before every rendering what is out of a pool that is no model's.

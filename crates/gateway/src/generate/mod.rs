@@ -66,7 +66,7 @@ async fn answer<D: Dialect>(
         refuse_unready(Readiness::Draining)?;
     }
     let urgency = urgency::read(request.headers(), exchange.began())?;
-    let body = body::read(request.into_body(), &app).await?;
+    let body = body::read(request, &app).await?;
     let caller = Caller { request_id: exchange.request_id(), tenant, urgency };
     let limits = Limits { max_choices: app.config.max_choices };
     let job =

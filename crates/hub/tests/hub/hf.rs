@@ -169,6 +169,19 @@ fn an_index_brings_its_shards() {
 }
 
 #[test]
+fn an_index_that_is_none_is_not_read_whole() {
+    let long = " ".repeat((8 << 20) + 1);
+    let all = [("config.json", "{}"), ("model.safetensors.index.json", &long), ("a.safetensors", "")];
+    let hf = Hf::start("main", files(&all));
+    let mut fixture = hf.fixture();
+    fixture.config.limits.max_bytes = 1 << 30;
+    assert_has(
+        &fixture.pull_error("hf://org/repo"),
+        &["model.safetensors.index.json", "larger than 8388608 bytes"],
+    );
+}
+
+#[test]
 fn what_the_repository_does_not_have_is_named_with_what_it_has() {
     let hf = Hf::start("main", files(&[("a-Q4_0.gguf", ""), ("README.md", "")]));
     let fixture = hf.fixture();

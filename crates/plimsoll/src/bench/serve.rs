@@ -5,11 +5,12 @@ mod words;
 
 pub use args::BenchServe;
 
+use crate::progress::TerminalProgress;
 use anyhow::{Context, anyhow, bail, ensure};
 use plimsoll_load::arrivals::Extent;
 use plimsoll_load::manner::Manners;
 use plimsoll_load::openai::Endpoint;
-use plimsoll_load::progress::{Progress, TerminalProgress};
+use plimsoll_load::progress::Progress;
 use plimsoll_load::sweep::SweepOptions;
 use plimsoll_load::target::Target;
 use plimsoll_load::trace::{Scaling, Trace};

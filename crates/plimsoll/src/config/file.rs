@@ -1,7 +1,7 @@
 //! `plimsoll.toml`: text to keys. An unknown key is an error that names the nearest known one.
 
 use super::experiments::{EXPERIMENT_KEYS, ExperimentKeys};
-use super::keys::{EngineKeys, MODEL_KEYS, ModelKeys, PLANNED_KEYS, ServerKeys};
+use super::keys::{EngineKeys, MODEL_KEYS, ModelKeys, PLANNED_KEYS, ServerKeys, TENANT_KEYS, TenantKeys};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use serde::Deserialize;
@@ -16,6 +16,7 @@ pub struct File {
     pub engine: EngineKeys,
     pub models: Vec<ModelKeys>,
     pub experiments: Vec<ExperimentKeys>,
+    pub keys: Vec<TenantKeys>,
 }
 
 /// One section read as `T`; keys of another reader of the same section are left to it.
@@ -25,11 +26,12 @@ struct Section<T> {
     server: T,
     model: Vec<ModelKeys>,
     experiment: Vec<ExperimentKeys>,
+    key: Vec<TenantKeys>,
 }
 
 impl<T: Default> Default for Section<T> {
     fn default() -> Self {
-        Self { server: T::default(), model: Vec::new(), experiment: Vec::new() }
+        Self { server: T::default(), model: Vec::new(), experiment: Vec::new(), key: Vec::new() }
     }
 }
 
@@ -46,8 +48,8 @@ impl File {
         check_keys(&table)?;
         let engine: Section<EngineKeys> = section(text)?;
         let server: Section<ServerKeys> = section(text)?;
-        let (models, experiments) = (engine.model, engine.experiment);
-        Ok(Self { server: server.server, engine: engine.server, models, experiments })
+        let Section { server: lanes, model: models, experiment: experiments, key: keys } = engine;
+        Ok(Self { server: server.server, engine: lanes, models, experiments, keys })
     }
 }
 
@@ -65,12 +67,14 @@ fn at_line(text: &str, error: &toml::de::Error) -> anyhow::Error {
 }
 
 fn check_keys(table: &Table) -> anyhow::Result<()> {
-    known("", table, &["server", "model", "experiment"])?;
+    known("", table, &["server", "model", "experiment", "key"])?;
     if let Some(server) = table.get("server").and_then(toml::Value::as_table) {
         let keys = server_keys();
         known("server.", server, &keys.iter().map(String::as_str).collect::<Vec<_>>())?;
     }
-    for (section, keys) in [("model", MODEL_KEYS.as_slice()), ("experiment", &EXPERIMENT_KEYS)] {
+    for (section, keys) in
+        [("model", MODEL_KEYS.as_slice()), ("experiment", &EXPERIMENT_KEYS), ("key", &TENANT_KEYS)]
+    {
         for one in table.get(section).and_then(toml::Value::as_array).into_iter().flatten() {
             known(&format!("{section}."), one.as_table().unwrap_or(&Table::new()), keys)?;
         }
@@ -138,6 +142,11 @@ mod tests {
                 "[[model]]\nzzz = 'x'",
                 "unknown key `model.zzz`; the keys here are name, source, ctx, max_seqs, kv_memory, kv_type, queue, slo",
             ),
+            (
+                "[[key]]\nkey = 'a'\nprority = 'batch'",
+                "unknown key `key.prority`; did you mean `key.priority`?",
+            ),
+            ("[[key]]\npriority = 'batch'", "line 1: missing field `key`"),
             ("[[model]]\nslo = { tpot = '1ms' }", "line 2: unknown field `tpot`, expected one of `ttft`"),
             (
                 "[server]\ngrpc = ':8001'",

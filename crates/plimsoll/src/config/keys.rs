@@ -8,7 +8,7 @@ use super::units::{Period, Size};
 use clap::ValueEnum;
 use plimsoll_gateway::ApiKey;
 use plimsoll_kernels::KvType;
-use plimsoll_runtime::QueuePolicy;
+use plimsoll_runtime::{Class, QueuePolicy};
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -116,6 +116,41 @@ pub struct ModelKeys {
     pub kv_type: Option<KvTypeKey>,
     pub queue: Option<usize>,
     pub slo: Option<Slo>,
+}
+
+/// One `[[key]]` of the file: an API key, and what it may ask for.
+#[derive(Debug, Clone, Deserialize, PartialEq)]
+pub struct TenantKeys {
+    pub key: ApiKey,
+    pub priority: Option<PriorityKey>,
+    pub least_ttft: Option<Period>,
+    pub least_itl: Option<Period>,
+    pub max_in_flight: Option<u32>,
+}
+
+/// The names of the fields of [`TenantKeys`].
+pub const TENANT_KEYS: [&str; 5] = ["key", "priority", "least_ttft", "least_itl", "max_in_flight"];
+
+/// A class of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PriorityKey {
+    /// Somebody waits in front of a screen.
+    Interactive,
+    /// The usual.
+    Standard,
+    /// Nobody waits.
+    Batch,
+}
+
+impl From<PriorityKey> for Class {
+    fn from(key: PriorityKey) -> Self {
+        match key {
+            PriorityKey::Interactive => Self::Interactive,
+            PriorityKey::Standard => Self::Standard,
+            PriorityKey::Batch => Self::Batch,
+        }
+    }
 }
 
 /// The names of the fields of [`ModelKeys`].

@@ -16,10 +16,10 @@ pub mod units;
 
 use anyhow::{Context, bail, ensure};
 use file::File;
-use keys::{EngineKeys, Kernel, LogFormat, PrefetchKey, ServerKeys};
+use keys::{EngineKeys, Kernel, LogFormat, PrefetchKey, ServerKeys, TenantKeys};
 use plimsoll_gateway::ApiKey;
 use plimsoll_kernels::{KvType, Prefetch};
-use plimsoll_runtime::{Experiment, LaneConfig, Parking, Promise, QueuePolicy};
+use plimsoll_runtime::{Experiment, LaneConfig, Parking, Promise, QueuePolicy, TenantLimits};
 use slo::NamedSlo;
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -103,6 +103,8 @@ pub struct Model {
     pub tenants: u32,
     /// What is tried out on it.
     pub experiments: Vec<Experiment>,
+    /// What each of them may ask for.
+    pub tenant_limits: Vec<TenantLimits>,
 }
 
 /// Where to listen: a host name or address, and a port.
@@ -129,13 +131,16 @@ pub fn server(wanted: &Wanted, flags: ServerKeys) -> anyhow::Result<Server> {
         !models.is_empty(),
         "no model is named; try `plimsoll serve smollm2`, or write a [[model]] into {DEFAULT_FILE} (`plimsoll models` lists names)"
     );
-    let api_keys = keys.api_key.unwrap_or_default();
+    let (api_keys, limits) = tenants(keys.api_key.unwrap_or_default(), &file.keys)?;
     ensure!(
         api_keys.iter().all(ApiKey::is_sendable),
         "api_key: a key is empty, or has blanks or letters that no client can send: use visible ASCII"
     );
     let tenants = u32::try_from(api_keys.len())?.max(1);
-    models.iter_mut().for_each(|model| model.tenants = tenants);
+    for model in &mut models {
+        model.tenants = tenants;
+        model.tenant_limits.clone_from(&limits);
+    }
     experiments::assign(&file.experiments, &mut models)?;
     let body_limit = in_range("body_limit", keys.body_limit.unwrap_or(DEFAULT_BODY_LIMIT), &BODY_LIMIT)?;
     Ok(Server {
@@ -155,6 +160,30 @@ pub fn server(wanted: &Wanted, flags: ServerKeys) -> anyhow::Result<Server> {
         compute,
         models,
     })
+}
+
+/// All API keys, those with limits after the others, and what each may ask for.
+fn tenants(
+    mut keys: Vec<ApiKey>,
+    limited: &[TenantKeys],
+) -> anyhow::Result<(Vec<ApiKey>, Vec<TenantLimits>)> {
+    let mut limits = vec![TenantLimits::default(); keys.len()];
+    for (number, tenant) in (1..).zip(limited) {
+        ensure!(
+            !keys.contains(&tenant.key),
+            "key: number {number} is there already, among those of api_key or before"
+        );
+        let most = tenant.max_in_flight.map(|most| in_range("key.max_in_flight", most, &MAX_PER_KEY));
+        let defaults = TenantLimits::default();
+        limits.push(TenantLimits {
+            class: tenant.priority.map_or(defaults.class, Into::into),
+            least_ttft: tenant.least_ttft.map_or(defaults.least_ttft, |period| period.0),
+            least_itl: tenant.least_itl.map_or(defaults.least_itl, |period| period.0),
+            in_flight: most.transpose()?,
+        });
+        keys.push(tenant.key.clone());
+    }
+    Ok((keys, limits))
 }
 
 /// The configuration of a command that runs one model and does not serve.
@@ -208,6 +237,7 @@ fn model(named: &models::Named, wanted: &Wanted, file: &File) -> anyhow::Result<
             promise: promise(named, wanted, file)?,
             tenants: 1,
             experiments: Vec::new(),
+            tenant_limits: Vec::new(),
         })
     };
     checked().with_context(|| format!("model `{}`", named.name))

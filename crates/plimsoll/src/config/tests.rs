@@ -90,6 +90,9 @@ fn every_value_is_in_range() {
         ("[server]\nhttp = 'here'", "http = `here` is no address; write HOST:PORT, such as 127.0.0.1:8000"),
         ("[server]\nadmin = 'a:70000'", "admin = `a:70000` is no address"),
         ("[server]\napi_key = ['']", "api_key: a key is empty"),
+        ("[[key]]\nkey = ''", "api_key: a key is empty"),
+        ("[[key]]\nkey = 'a'\nmax_in_flight = 0", "key.max_in_flight = 0 is out of range"),
+        ("[server]\napi_key = ['a']\n[[key]]\nkey = 'a'", "key: number 1 is there already"),
     ];
     for (file, message) in cases {
         let error = config(&["smollm2"], EngineKeys::default(), ServerKeys::default(), file).unwrap_err();
@@ -219,4 +222,18 @@ fn a_missing_file_is_an_error_when_it_was_named() {
     let error = single(&wanted).unwrap_err();
     assert!(error.to_string().starts_with("cannot read the configuration file no-such.toml"), "{error}");
     assert!(ModelKeys::default().engine() == EngineKeys::default());
+}
+
+#[test]
+fn keys_have_limits() {
+    let file = "[server]\napi_key = ['a']\n[[key]]\nkey = 'b'\npriority = 'batch'\nleast_ttft = '300ms'\nleast_itl = '30ms'\n\
+                max_in_flight = 4\n[[key]]\nkey = 'c'";
+    let config = config(&["smollm2"], EngineKeys::default(), ServerKeys::default(), file).unwrap();
+    assert_eq!(config.api_keys, ["a".into(), "b".into(), "c".into()]);
+    let model = &config.models[0];
+    let ms = Duration::from_millis;
+    let class = plimsoll_runtime::Class::Batch;
+    let limited = TenantLimits { class, least_ttft: ms(300), least_itl: ms(30), in_flight: Some(4) };
+    let none = TenantLimits::default();
+    assert_eq!((model.tenants, &model.tenant_limits[..]), (3, &[none, limited, none][..]));
 }

@@ -67,6 +67,7 @@ mod tests {
             promise,
             tenants,
             experiments: Vec::new(),
+            tenant_limits: Vec::new(),
         }
     }
 

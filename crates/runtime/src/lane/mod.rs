@@ -125,8 +125,12 @@ impl Lane {
         let bounds = bounds(&limits, &parts.config);
         let places = u32::try_from(limits.max_seqs).unwrap_or(u32::MAX);
         let door = Door { bounds, places, tenants: parts.config.tenants };
+        let gate = Gate::new(door, snapshot.clone());
+        for (tenant, limits) in (0..).zip(&parts.config.tenant_limits) {
+            limits.in_flight.into_iter().for_each(|most| gate.limit_tenant(tenant, most));
+        }
         let shared = Arc::new(Shared {
-            gate: Gate::new(door, snapshot.clone()),
+            gate,
             bell: Arc::default(),
             snapshot,
             metrics: parts.metrics.clone(),

@@ -43,7 +43,7 @@ pub struct Bounds {
     pub sequences: u32,
     /// Tokens they may come to hold. Below 2^40.
     pub tokens: u64,
-    /// Sequences of one tenant.
+    /// Sequences of one tenant, unless [`Gate::limit_tenant`] says otherwise.
     pub per_tenant: u32,
 }
 
@@ -177,7 +177,7 @@ impl Gate {
         if shared.is_short.load(Relaxed) {
             return Err(Refusal::Memory { retry_after: MEMORY_WAIT });
         }
-        if ask.sequences > shared.door.bounds.per_tenant {
+        if ask.sequences > shared.tenants.most(ask.tenant) {
             return Err(Refusal::TooLarge);
         }
         let crowd = shared.tenants.saw(ask.tenant, now);
@@ -195,6 +195,11 @@ impl Gate {
         let visit = Visit { ask, now: now.as_secs_f64(), is_alone: before == 0, is_over };
         shared.let_in(&visit, &mut ticket)?;
         Ok(ticket)
+    }
+
+    /// From now on `tenant` may have so many sequences in flight, instead of [`Bounds::per_tenant`].
+    pub fn limit_tenant(&self, tenant: u32, most: u32) {
+        self.shared.tenants.set_most(tenant, most);
     }
 
     /// Lets nobody in any more. Tickets already given stay good.

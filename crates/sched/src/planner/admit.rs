@@ -94,7 +94,11 @@ impl Planner {
             }
             let sequence = &self.sequences[i];
             let is_meant = class.is_none_or(|class| sequence.deadlines.class == class);
-            if !is_meant || !sequence.is(Place::Waiting) || sequence.visited == self.step {
+            if !is_meant
+                || !sequence.is(Place::Waiting)
+                || sequence.visited == self.step
+                || self.stands_back(i)
+            {
                 continue;
             }
             if self.awaits(i) {

@@ -1,7 +1,7 @@
 //! In which order sequences are served, whose time is up, and who makes way for whom.
 
 use super::Planner;
-use super::sequence::Place;
+use super::sequence::{Place, Sequence};
 use crate::plan::Plan;
 use crate::promise::Class;
 use std::time::Duration;
@@ -10,6 +10,8 @@ use std::time::Duration;
 const STARVED: Duration = Duration::from_secs(5);
 /// How often it is looked whether a class misses its target.
 const TRACKED: Duration = Duration::from_millis(100);
+/// How long one stays away that made way for such a class: coming back at once would help nobody.
+const RELIEF: Duration = Duration::from_millis(500);
 /// A class misses its target when it keeps this share of it, or less.
 const OFF_TARGET: f64 = 0.85;
 /// What is counted before a class is said to miss its target.
@@ -95,7 +97,7 @@ impl Planner {
         }
     }
 
-    /// Makes steps shorter for the most urgent class that misses its target.
+    /// Makes steps shorter for the most urgent class that misses its target: one of a less urgent class stands back for a while.
     fn relieve(&mut self, now: Duration, plan: &mut Plan) {
         let is_off = |class: Class| {
             let kept = self.track.attainment(class);
@@ -105,8 +107,18 @@ impl Planner {
         };
         let off = Class::ALL.into_iter().find(|class| is_off(*class));
         if let Some(i) = off.and_then(|class| self.yielder(class, now)) {
+            self.sequences[i].stands_back = now + RELIEF;
             self.give_way(i, plan);
         }
+    }
+
+    /// Whether sequence `i` leaves its place to a more urgent class. Only while one of that is in the batch, so that a lane with
+    /// work never sleeps.
+    pub(super) fn stands_back(&self, i: usize) -> bool {
+        let sequence = &self.sequences[i];
+        let own = sequence.deadlines.class;
+        let is_ahead = |other: &Sequence| other.is(Place::Active) && other.deadlines.class < own;
+        self.now < sequence.stands_back && self.sequences.iter().any(is_ahead)
     }
 
     fn give_way(&mut self, i: usize, plan: &mut Plan) {
