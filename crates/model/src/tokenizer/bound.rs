@@ -1,8 +1,8 @@
 //! How few tokens a text can be, known without cutting it.
 //!
 //! A tokenizer that loses nothing gives every character of a text to some token, and no token has more characters than
-//! the longest one has bytes. What may lose characters (a byte that is no token, blanks that are cut off, a long word
-//! that becomes one unknown token) has no such bound.
+//! the longest one has bytes. What may lose characters (blanks that are cut off, a long word that becomes one unknown
+//! token) has no such bound. One that works on bytes loses those that are no token and no others, and they are known.
 
 use super::merge::NONE;
 use super::pieces::Pieces;
@@ -12,6 +12,38 @@ use tokenizers::{AddedToken, ModelWrapper, SplitDelimiterBehavior, Tokenizer as 
 
 /// Most characters that composing (NFC, NFKC) makes one of: a letter and three marks.
 const COMPOSED: usize = 4;
+
+/// What is sure about the tokens of a text.
+#[derive(Debug, Clone)]
+pub(super) enum Bound {
+    /// Nothing.
+    Unknown,
+    /// At most so many characters of a text become one character of its tokens.
+    Characters(usize),
+    /// Each of these bytes of a text becomes one byte of its tokens.
+    Bytes(Box<[bool; 256]>),
+}
+
+impl Bound {
+    pub(super) fn characters(shrinks: Option<usize>) -> Self {
+        shrinks.map_or(Self::Unknown, Self::Characters)
+    }
+
+    /// Of a vocabulary in which `bytes` are the tokens of single bytes, [`NONE`] where there is none.
+    pub(super) fn bytes(bytes: &[u32; 256]) -> Self {
+        Self::Bytes(Box::new(bytes.map(|id| id != NONE)))
+    }
+
+    /// The fewest tokens of `text`, when none has more than `longest` bytes.
+    pub(super) fn at_least(&self, text: &str, longest: usize) -> usize {
+        let longest = longest.max(1);
+        match self {
+            Self::Unknown => 0,
+            Self::Characters(by) => text.chars().count() / (by * longest),
+            Self::Bytes(kept) => text.bytes().filter(|&byte| kept[usize::from(byte)]).count() / longest,
+        }
+    }
+}
 
 /// 1 when every byte that a text may have is a token (the entry of `bytes` is not [`NONE`]); otherwise `None`.
 pub(super) fn of_bytes(bytes: &[u32; 256]) -> Option<usize> {

@@ -1,6 +1,6 @@
 //! Byte-level BPE (`tokenizer.ggml.model` = `gpt2`): words of bytes, joined by the vocabulary's list of merges.
 
-use super::bound;
+use super::bound::Bound;
 use super::merge::{NONE, Scratch};
 use super::pieces::{Lookup, Pieces};
 use super::pretokenize::PreTokenizer;
@@ -44,9 +44,8 @@ impl BytesBpe {
         Self { words, bytes, merges: table, whole }
     }
 
-    /// At most so many characters of a text become one of its tokens'.
-    pub(super) fn shrinks(&self) -> Option<usize> {
-        bound::of_bytes(&self.bytes)
+    pub(super) fn bound(&self) -> Bound {
+        Bound::bytes(&self.bytes)
     }
 
     /// Appends the tokens of `text`. Bytes that are no token are left out, as in llama.cpp.

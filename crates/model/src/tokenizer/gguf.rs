@@ -1,5 +1,6 @@
 //! A tokenizer from the vocabulary in a GGUF file's metadata.
 
+use super::bound::Bound;
 use super::bytes_bpe::BytesBpe;
 use super::merge::NONE;
 use super::pieces::Pieces;
@@ -98,12 +99,12 @@ fn finish(
         ));
     }
     let add_bos = vocab.add_bos.unwrap_or(add_bos);
-    let shrinks = match &codec {
-        Codec::Bytes(bpe, _) => bpe.shrinks(),
-        Codec::Sentence(sentence, _) => sentence.shrinks(),
-        Codec::Json(_) => None,
+    let bound = match &codec {
+        Codec::Bytes(bpe, _) => bpe.bound(),
+        Codec::Sentence(sentence, _) => sentence.bound(),
+        Codec::Json(_) => Bound::Unknown,
     };
-    Ok(Tokenizer { pieces, codec, bos: vocab.bos, eos, add_bos, add_eos, space_prefix, shrinks })
+    Ok(Tokenizer { pieces, codec, bos: vocab.bos, eos, add_bos, add_eos, space_prefix, bound })
 }
 
 /// Lengths that must agree, and ids that must exist.

@@ -1,7 +1,8 @@
 //! A tokenizer from a `tokenizer.json`, through the `tokenizers` crate.
 
+use super::bound::{self, Bound};
 use super::pieces::Pieces;
-use super::{Codec, Encode, TextError, Tokenizer, alphabet, bound, gguf, sentence};
+use super::{Codec, Encode, TextError, Tokenizer, alphabet, gguf, sentence};
 use crate::checkpoint::{CheckpointError, TOKENIZER_MOST, read_text};
 use std::path::Path;
 use tokenizers::decoders::DecoderWrapper;
@@ -42,10 +43,10 @@ pub(super) fn load(
     let style = Style::of(inner.get_decoder());
     let pieces = pieces(&inner, &style);
     let space_prefix = matches!(style, Style::Sentence { prefix: true } | Style::WordPiece(_));
-    let shrinks = bound::of_json(&inner, &pieces);
+    let bound = Bound::characters(bound::of_json(&inner, &pieces));
     let bos_rule = bos.zip(add_bos);
     let codec = Codec::Json(Box::new(Json { inner, plain, bos: bos_rule }));
-    Ok(Tokenizer { pieces, codec, bos, eos, add_bos: false, add_eos: false, space_prefix, shrinks })
+    Ok(Tokenizer { pieces, codec, bos, eos, add_bos: false, add_eos: false, space_prefix, bound })
 }
 
 impl Json {

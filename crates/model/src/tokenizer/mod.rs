@@ -23,6 +23,7 @@ mod sentence;
 mod special;
 
 use crate::checkpoint::{CheckpointError, TokenizerSource};
+use bound::Bound;
 use bytes_bpe::BytesBpe;
 use json::Json;
 use pieces::Pieces;
@@ -73,8 +74,8 @@ pub struct Tokenizer {
     add_bos: bool,
     add_eos: bool,
     space_prefix: bool,
-    /// At most so many characters of a text become one character of its tokens; `None`: any number.
-    shrinks: Option<usize>,
+    /// What is known about the number of tokens before a text is cut.
+    bound: Bound,
 }
 
 /// What encodes.
@@ -210,7 +211,7 @@ impl Tokenizer {
 
     /// A number of tokens that `text` is sure to have at least, known without cutting it; 0 when nothing is known.
     pub fn at_least(&self, text: &str) -> usize {
-        self.shrinks.map_or(0, |by| text.chars().count() / (by * self.longest_token().max(1)))
+        self.bound.at_least(text, self.longest_token())
     }
 
     /// Length of the longest token, in bytes.

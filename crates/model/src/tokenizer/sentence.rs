@@ -1,7 +1,7 @@
 //! SentencePiece BPE (`tokenizer.ggml.model` = `llama`): characters joined into whatever token scores best, bytes for
 //! what no token covers (Kudo and Richardson, 2018). No words: the whole text is one stretch.
 
-use super::bound;
+use super::bound::{self, Bound};
 use super::merge::{NONE, Scratch};
 use super::pieces::{Lookup, Pieces};
 
@@ -32,9 +32,8 @@ impl Sentence {
         Self { lookup: Lookup::new(pieces, plain), ranks: scores.map(rank).collect(), bytes, unknown }
     }
 
-    /// At most so many characters of a text become one of its tokens'.
-    pub(super) fn shrinks(&self) -> Option<usize> {
-        bound::of_bytes(&self.bytes).or(self.unknown.map(|_| 1))
+    pub(super) fn bound(&self) -> Bound {
+        Bound::characters(bound::of_bytes(&self.bytes).or(self.unknown.map(|_| 1)))
     }
 
     /// Appends the tokens of `text`, with a space put before it when `prefix`.

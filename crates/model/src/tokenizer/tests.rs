@@ -396,9 +396,14 @@ fn nothing_is_foretold_where_characters_may_be_lost() {
     unspelled.kinds[3..259].fill(1);
     let lowercase =
         load_json(&with_normalizer(json!({"type": "Lowercase"})), None, None).expect("a sound file");
-    for tokenizer in [tokenizer(without_a), tokenizer(unspelled), lowercase] {
+    let without_a = tokenizer(without_a);
+    for tokenizer in [&without_a, &tokenizer(unspelled), &lowercase] {
         assert_eq!(tokenizer.at_least(&"a".repeat(6000)), 0);
     }
+    // Of bytes only those are lost that are no token.
+    let text = "aéb".repeat(2000);
+    let least = without_a.at_least(&text);
+    assert!((100..=without_a.encode(&text, PLAIN).expect("encodes").len()).contains(&least), "{least}");
 }
 
 fn with_normalizer(normalizer: Value) -> Value {
