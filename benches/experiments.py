@@ -7,7 +7,8 @@ Each is a server of its own under Poisson load of `plimsoll bench serve`, about 
 minutes; then `GET /experiments` says what it has shown. docs/experiments.md explains the figures.
 
 The queue policies are compared beyond what the promise allows, where they matter if ever. For prefetch the KV cache is so small,
-and so many requests are of the class that makes way, that sequences are parked, most of them in a file.
+and so many requests are of the class that makes way, that sequences may be parked, in memory and in a file; how many blocks were is
+printed, and when they are few the experiment says nothing.
 """
 
 import argparse
