@@ -122,13 +122,17 @@ impl Served {
         }
         let admission = match admission {
             Some(admission) => admission,
-            None => self.reserve(&request, &visit, prompt.len())?,
+            None => {
+                // Of what does not fit it is not said that it would be late: no time would be enough.
+                self.max_len(&request, prompt.len())?;
+                self.reserve(&request, &visit, prompt.len())?
+            }
         };
         self.submit(&request, prompt, admission, (&visit, entered))
     }
 
     fn check(&self, request: &GenerateRequest) -> Result<(), Error> {
-        let most = self.lane.shared.gate.bounds().sequences;
+        let most = self.lane.shared.gate.bounds().sequences.min(self.config.in_flight_of(request.tenant));
         if request.n == 0 || request.n > most {
             return Err(Error::invalid("n", format!("n is {}; it must be 1 to {most}", request.n)));
         }
@@ -161,7 +165,7 @@ impl Served {
             if shared.is_at(Phase::Draining) {
                 shared.bell.ring();
             }
-            self.refused(refusal, request.tenant)
+            self.refused(refusal, request)
         })?;
         Ok(Admission::new(ticket, shared.bell.clone()))
     }
@@ -171,12 +175,16 @@ impl Served {
         at.saturating_duration_since(self.lane.shared.begun)
     }
 
-    fn refused(&self, refusal: Refusal, tenant: u32) -> Error {
+    /// In words, for `request`.
+    fn refused(&self, refusal: Refusal, request: &GenerateRequest) -> Error {
         let bounds = self.lane.shared.gate.bounds();
         match refusal {
             Refusal::Sequences { retry_after } => {
-                let message =
-                    format!("the queue is full: {} sequences are running or waiting", bounds.sequences);
+                let (in_flight, _) = self.lane.shared.gate.in_flight();
+                let message = format!(
+                    "the queue is full: {in_flight} sequences are running or waiting, and this request has {}",
+                    request.n
+                );
                 Error::new(Reason::QueueFull, message).retry_after(retry_after)
             }
             Refusal::Tokens { retry_after } => {
@@ -187,7 +195,7 @@ impl Served {
                 Error::new(Reason::KvFull, message).retry_after(retry_after)
             }
             Refusal::Tenant { retry_after } => {
-                let most = self.config.limits_of(tenant).in_flight.unwrap_or(self.config.per_tenant);
+                let most = self.config.in_flight_of(request.tenant);
                 let message = format!("this API key has as many sequences in flight as one may, {most}");
                 Error::new(Reason::TenantFull, message).retry_after(retry_after)
             }
@@ -235,9 +243,7 @@ impl Served {
             [&visit.asked, &visit.judged].map(|asked| Terms::new(&self.config.promise, asked, prompt.len()));
         let max_len = self.max_len(request, prompt.len())?;
         let tokens = visit.policy.tokens_of(request, prompt.len());
-        admission
-            .correct(tokens, prompt.len() as u64)
-            .map_err(|refusal| self.refused(refusal, request.tenant))?;
+        admission.correct(tokens, prompt.len() as u64).map_err(|refusal| self.refused(refusal, request))?;
         let echo = if request.echo { self.text.echo(request, &prompt)? } else { String::new() };
 
         let logprobs = request.logprobs.map(|k| k as usize);

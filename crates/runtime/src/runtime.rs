@@ -112,7 +112,7 @@ impl Runtime {
             id: parts.name,
             context: lane.longest(),
             vocab: parts.tokenizer.vocab(),
-            choices: lane.shared.gate.bounds().sequences.min(lane.shared.gate.bounds().per_tenant),
+            choices: lane.shared.gate.bounds().sequences.min(parts.config.most_per_tenant()),
             created: since_epoch.as_secs(),
             chat: parts.template.is_some(),
         };

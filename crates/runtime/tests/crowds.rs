@@ -176,11 +176,16 @@ async fn a_stop_string_of_one_continuation_leaves_the_others() {
 /// What is refused when places are taken, and what it says.
 #[tokio::test]
 async fn a_full_queue_refuses_and_says_when_to_come_back() {
-    let cases: [(LaneConfig, u32, Reason); 2] = [
-        (LaneConfig { max_seqs: 2, queue: 3, ..config() }, 5, Reason::QueueFull),
-        (LaneConfig { kv_overcommit: 1, ..config() }, 6, Reason::KvFull),
+    let cases: [(LaneConfig, u32, Reason, &str); 2] = [
+        (
+            LaneConfig { max_seqs: 2, queue: 3, ..config() },
+            5,
+            Reason::QueueFull,
+            "full: 5 sequences are running",
+        ),
+        (LaneConfig { kv_overcommit: 1, ..config() }, 6, Reason::KvFull, "the KV cache is spoken for"),
     ];
-    for (config, fit, reason) in cases {
+    for (config, fit, reason, says) in cases {
         let (gate, script) = gated();
         let bench = Bench::new(script, config);
         let mut held = Vec::new();
@@ -189,6 +194,7 @@ async fn a_full_queue_refuses_and_says_when_to_come_back() {
         }
         let error: Error = bench.start(request("one more", 100)).await.err().unwrap();
         assert_eq!(error.reason, reason);
+        assert!(error.message.contains(says), "{error:?}");
         assert!(error.retry_after.is_some_and(|wait| wait > Duration::ZERO), "{error:?}");
         gate.open();
         for generation in held {

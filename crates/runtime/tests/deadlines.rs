@@ -38,6 +38,15 @@ async fn what_can_never_be_in_time_is_refused_for_good() {
     assert!(bench.run(asked).await.unwrap().failed.is_none());
 }
 
+/// By its bytes it would be late; it is too long for the context, which more time does not mend.
+#[tokio::test]
+async fn what_cannot_fit_is_not_called_late() {
+    let bench = Bench::new(script(), config());
+    let asked = GenerateRequest { urgency: within(2, 10_000), ..request(&"x".repeat(700), 5) };
+    assert_eq!(bench.run(asked).await.unwrap_err().reason, Reason::ContextLength);
+    bench.assert_nothing_left();
+}
+
 /// By its bytes it would be 181 tokens, which can never be in time; it is 60, which can.
 #[tokio::test]
 async fn nobody_is_refused_for_good_by_a_guess() {

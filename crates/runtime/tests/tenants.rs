@@ -76,3 +76,16 @@ async fn a_key_has_as_much_in_flight_as_it_may() {
     }
     bench.assert_nothing_left();
 }
+
+/// It is told how many it may have, not that they would be too many tokens, nor to come back.
+#[tokio::test]
+async fn a_key_asks_for_no_more_continuations_than_it_may_have() {
+    let bench = Bench::new(script(), LaneConfig { per_tenant: 3, ..three() });
+    for (tenant, most) in [(0, 3), (1, 1)] {
+        let asked = |n| GenerateRequest { n, ..of(tenant, Urgency::default()) };
+        let error = bench.run(asked(most + 1)).await.unwrap_err();
+        assert_eq!((error.reason, error.param.as_deref()), (Reason::InvalidRequest, Some("n")));
+        assert!(error.message.contains(&format!("1 to {most}")), "{error:?}");
+        assert!(bench.run(asked(most)).await.is_ok());
+    }
+}
