@@ -47,6 +47,13 @@ impl Counts {
         }
     }
 
+    /// Not accepted: 4xx (429 says when to come back, Plimsoll's 400 `never_in_time` that there is no such time) and 503.
+    fn turned_away(&self) -> usize {
+        let not_accepted = |status: &u16| (400..500).contains(status) || *status == 503;
+        let others = self.http.iter().filter(|(status, _)| not_accepted(status));
+        self.refused + others.map(|(_, count)| count).sum::<usize>()
+    }
+
     /// Names and numbers for people, without what did not happen.
     pub fn named(&self) -> Vec<(String, usize)> {
         let fixed = [
@@ -90,7 +97,7 @@ pub struct Summary {
     pub goodput: f64,
     /// Share of the offered that were answered in the promise, from 0 to 1.
     pub attainment_offered: f64,
-    /// Share of the accepted (all but 429 and 503) that were.
+    /// Share of the accepted (all but 4xx and 503) that were.
     pub attainment_accepted: Option<f64>,
     /// From the intended arrival to the first text, of whole answers, in milliseconds.
     pub ttft_ms: Option<Spread>,
@@ -130,8 +137,7 @@ impl Summary {
             records.iter().filter(|record| record.outcome == Outcome::Done).copied().collect();
         let refused = |record: &&&Record| matches!(record.outcome, Outcome::Refused { .. });
         let offered = records.len();
-        let turned_away = outcomes.refused + outcomes.http.get(&503).copied().unwrap_or(0);
-        let accepted = offered - turned_away;
+        let accepted = offered - outcomes.turned_away();
         let in_promise = outcomes.in_promise as f64;
         Self {
             offered,
@@ -220,6 +226,8 @@ mod tests {
             (refusal(None), 0.0),
             (Outcome::Expired, 0.0),
             (Outcome::Http { status: 503 }, 0.0),
+            (Outcome::Http { status: 400 }, 0.0),
+            (Outcome::Http { status: 500 }, 0.0),
             (Outcome::ErrorEvent, 0.0),
             (Outcome::Transport, 0.0),
             (Outcome::Aborted, 0.0),
@@ -236,9 +244,10 @@ mod tests {
             (in_promise, late, refused, expired, error_event, transport, aborted),
             (1, 1, 2, 1, 1, 1, 1)
         );
-        assert_eq!((http[&503], summary.outcomes.refused_without_time), (1, 1));
-        assert_eq!((summary.offered, summary.offered_rate, summary.goodput), (9, 4.5, 0.5));
-        assert_eq!(summary.attainment_accepted, Some(1.0 / 6.0));
+        assert_eq!((http[&503], http[&400], http[&500], summary.outcomes.refused_without_time), (1, 1, 1, 1));
+        assert_eq!((summary.offered, summary.offered_rate, summary.goodput), (11, 5.5, 0.5));
+        // All but two 429, the 503 and the 400.
+        assert_eq!(summary.attainment_accepted, Some(1.0 / 7.0));
         assert_eq!(summary.retry_after_ms.map(|spread| (spread.n, spread.p50)), Some((1, 250.0)));
         // Three gaps between four tokens share 300 ms; the events were two gaps apart.
         let near = |spread: Option<Spread>, wanted: f64| {
