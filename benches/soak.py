@@ -142,7 +142,7 @@ def judge(args, ordinary, batch, watch, before, left):
     after = watch.read()
     grown = lambda name, part="": after.sum(name, part) - before.sum(name, part)
     happened = {
-        "blocks parked": grown("plimsoll_park_moves_total", "saved") or grown("plimsoll_park_moves_total"),
+        "blocks parked": grown("plimsoll_park_moves_total", 'direction="out"'),
         "refusals": sum(grown("plimsoll_requests_total", f'outcome="{code}"') for code in ("deadline", "queue_full", "kv_full")),
         "expiries": grown("plimsoll_expired_total"),
         "cancellations": grown("plimsoll_requests_total", 'outcome="cancelled"'),
@@ -150,7 +150,8 @@ def judge(args, ordinary, batch, watch, before, left):
     }
     for name, count in happened.items():
         verdicts.say(count > 0, f"{name}: {count:.0f}")
-    failed = grown("plimsoll_requests_total", 'outcome="internal"') + grown("plimsoll_step_panics_total")
+    failed = sum(grown("plimsoll_requests_total", f'outcome="{code}"') for code in ("internal", "engine_failed"))
+    failed += grown("plimsoll_step_panics_total")
     verdicts.say(failed == 0, f"failures of the server: {failed:.0f}")
     for run, name in ((ordinary, "ordinary"), (batch, "batch")):
         s = run["summary"]
