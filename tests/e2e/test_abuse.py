@@ -50,6 +50,28 @@ def test_a_signal_ends_pip_with_the_pull(tmp_path, command, sent):
     assert not left, left
 
 
+def test_it_serves_when_nobody_listens_to_what_it_says(tmp_path):
+    announce = tmp_path / "addresses.json"
+    ours, theirs = os.pipe()
+    model = f"{MODEL}={setting('PLIMSOLL_TEST_SMOLLM2')}"
+    command = [setting("PLIMSOLL_TEST_BINARY"), "serve", model, "--http=127.0.0.1:0", "--admin=127.0.0.1:0", f"--announce={announce}"]
+    os.close(ours)
+    process = subprocess.Popen(command, env=environment(), stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    try:
+        wait_until(lambda: announce.exists() or process.poll() is not None, "it does not become ready")
+        assert process.poll() is None
+        address = f"http://{json.loads(announce.read_text())['http']}"
+        # The second one comes after whatever it said to the first.
+        for _ in range(2):
+            answer = httpx.post(f"{address}/v1/completions", json=TEXT | {"stream": False, "max_tokens": 4}, timeout=PATIENCE)
+            assert answer.status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=PATIENCE) == 0
+    finally:
+        process.kill()
+
+
 def leave(server, stage):
     """Sends a request as far as `stage`, and hangs up without a word."""
     body = json.dumps(TEXT | {"n": random.choice([1, 3]), "logprobs": random.choice([None, 2])}).encode()

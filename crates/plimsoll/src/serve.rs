@@ -10,6 +10,7 @@ use plimsoll_gateway::{Gateway, GatewayConfig, control};
 use plimsoll_host::Host;
 use plimsoll_runtime::{MemoryConfig, MemoryWatch, Remedies, Runtime};
 use plimsoll_telemetry::{Metrics, logs};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -115,7 +116,8 @@ impl Serving {
             addresses: self.addresses,
             keys: !self.config.api_keys.is_empty(),
         };
-        println!("{banner}");
+        // Whoever started it may have stopped listening; it serves all the same.
+        writeln!(std::io::stdout(), "{banner}").ok();
         Ok(())
     }
 
