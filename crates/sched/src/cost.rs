@@ -1,5 +1,6 @@
 //! How long a step will take: a line through what was measured, corrected by every step; and how far off that is.
 
+use crate::measured::{Measured, QUANTILES};
 use std::time::Duration;
 
 /// What a step has to do.
@@ -26,7 +27,7 @@ impl Load {
         Self { decodes: self.decodes + 1, kv: self.kv + position + 1, ..self }
     }
 
-    const fn features(self) -> [f64; 4] {
+    pub(crate) const fn features(self) -> [f64; 4] {
         [1.0, self.prefill as f64, self.decodes as f64, self.kv as f64]
     }
 }
@@ -42,6 +43,14 @@ pub struct Rates {
     pub decode: f64,
     /// A token of KV cache read.
     pub kv: f64,
+}
+
+impl Rates {
+    /// How long a step of this load takes by these rates.
+    pub fn seconds(&self, load: Load) -> f64 {
+        let weights = [self.base, self.prefill, self.decode, self.kv];
+        weights.iter().zip(load.features()).map(|(weight, feature)| weight * feature).sum()
+    }
 }
 
 /// `seconds = pace * (base + a * prefill + b * decodes + c * kv)`, all coefficients positive. The coefficients are what
@@ -68,6 +77,8 @@ impl CostModel {
     const GAIN: f64 = 0.1;
     /// Share of an error that the pace takes in at once.
     const PACE_GAIN: f64 = 0.08;
+    /// Steps that residuals measured beforehand count for.
+    const SEEDS: f64 = 100.0;
     /// How much of the pace the coefficients take over per step.
     const SETTLE: f64 = 0.005;
 
@@ -84,6 +95,22 @@ impl CostModel {
             }
         }
         Self::of(model.weights)
+    }
+
+    /// A model that begins with what was measured beforehand.
+    pub fn measured(measured: &Measured) -> Self {
+        let Rates { base, prefill, decode, kv } = measured.rates;
+        // What was found to cost nothing may turn out to cost something: corrections are in proportion.
+        let least = (base + prefill.max(decode)) * 1e-7;
+        let mut model = Self::of([base, prefill, decode, kv].map(|weight| weight.max(least)));
+        for (at, ratio) in QUANTILES.into_iter().zip(measured.residuals) {
+            // The quantiles stand for all that lies between the middles of their neighbours.
+            let i = QUANTILES.partition_point(|&q| q < at);
+            let from = i.checked_sub(1).map_or(0.0, |below| f64::midpoint(QUANTILES[below], at));
+            let to = QUANTILES.get(i + 1).map_or(1.0, |above| f64::midpoint(at, *above));
+            model.residuals.put(ratio, (to - from) * Self::SEEDS);
+        }
+        model
     }
 
     /// How long `load` should take.
@@ -111,7 +138,7 @@ impl CostModel {
     }
 
     fn raw(&self, load: Load) -> f64 {
-        self.weights.iter().zip(load.features()).map(|(weight, feature)| weight * feature).sum()
+        rates(self.weights, 1.0).seconds(load)
     }
 
     /// Learns that `load` took `elapsed`. One freak step of any length changes little.
@@ -186,9 +213,14 @@ impl Residuals {
 
     fn add(&mut self, ratio: f64) {
         self.counts.iter_mut().for_each(|count| *count *= Self::KEEP);
+        self.total *= Self::KEEP;
+        self.put(ratio, 1.0);
+    }
+
+    fn put(&mut self, ratio: f64, steps: f64) {
         let bucket = (ratio.max(0.125).log2() + 3.0) * 16.0;
-        self.counts[(bucket as usize).min(Self::BUCKETS - 1)] += 1.0;
-        self.total = self.total * Self::KEEP + 1.0;
+        self.counts[(bucket as usize).min(Self::BUCKETS - 1)] += steps as f32;
+        self.total += steps as f32;
     }
 
     fn quantile(&self, q: f64) -> f64 {

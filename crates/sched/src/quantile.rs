@@ -13,6 +13,7 @@ pub struct Margin {
     value: f64,
     misses: f64,
     least: f64,
+    most: f64,
     learned: u32,
     raised_at: Duration,
 }
@@ -25,14 +26,13 @@ impl Margin {
     const YOUNG: f64 = 150.0;
     /// Makes a margin of 0 grow, too.
     const FLOOR: f64 = 0.1;
-    const MOST: f64 = 3.0;
     /// What a miss counts whose prediction was made before the margin was raised last: one disturbance makes everybody
     /// late who was let in before it showed.
     const SAME_CAUSE: f64 = 0.25;
 
-    /// A margin that is to be missed by `misses` of all, begins at `value` and never falls below `least`.
-    pub const fn new(misses: f64, value: f64, least: f64) -> Self {
-        Self { value, misses, least, learned: 0, raised_at: Duration::ZERO }
+    /// A margin that is to be missed by `misses` of all, begins at `value` and stays from `least` to `most`.
+    pub const fn new(misses: f64, value: f64, (least, most): (f64, f64)) -> Self {
+        Self { value, misses, least, most, learned: 0, raised_at: Duration::ZERO }
     }
 
     /// The margin now.
@@ -53,7 +53,61 @@ impl Margin {
                 scale
             }
         };
-        self.value = (self.value + change).clamp(self.least, Self::MOST);
+        self.value = (self.value + change).clamp(self.least, self.most);
+    }
+}
+
+/// How much later than predicted something may come: so much, and so much more for every second it was predicted to take.
+///
+/// What is near is mostly off by a fixed time (a stall, a step that was half over), what is far by a share of itself, and by
+/// less of one: a long wait is the sum of many steps, whose errors partly cancel. Hence two parts, and every prediction
+/// teaches both by the size of its error, not only by whether it was missed: one hit in a hundred near ones says nothing of
+/// far ones. How many such errors an allowance is made of is a [`Margin`]'s to find (as in conformal prediction with
+/// normalised scores, Papadopoulos et al. 2008).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Allowance {
+    /// Mean error in seconds at no distance, and per second of distance.
+    error: [f64; 2],
+    margin: Margin,
+    learned: u32,
+}
+
+impl Allowance {
+    /// What is believed before anything was seen: errors of so many seconds, and of such a share.
+    const ERROR: [f64; 2] = [0.01, 0.06];
+    /// Smaller ones are not believed in.
+    const LEAST: [f64; 2] = [0.002, 0.005];
+    /// What one prediction changes, once there were enough; more of it before.
+    const GAIN: f64 = 0.03;
+    /// Mean errors, to begin with, at least and at most: the rarest 0.5 % of a bell curve are 3.2 mean errors off.
+    const ERRORS: f64 = 4.0;
+    const BOUNDS: (f64, f64) = (1.5, 12.0);
+
+    /// An allowance that a share `misses` of all is to come later than.
+    pub const fn new(misses: f64) -> Self {
+        let margin = Margin::new(misses, Self::ERRORS, Self::BOUNDS);
+        Self { error: Self::ERROR, margin, learned: 0 }
+    }
+
+    /// Seconds at no distance, and per second of it.
+    pub fn get(&self) -> [f64; 2] {
+        self.error.map(|error| error * self.margin.get())
+    }
+
+    /// Learns at `now` of something that was predicted at `made` for `first` and not to be later than `at_most`.
+    pub fn learn(&mut self, now: Duration, made: Duration, (first, at_most): (Duration, Duration)) {
+        self.margin.learn(now, made, now <= at_most);
+        self.learned = self.learned.saturating_add(1);
+        let distance = first.saturating_sub(made).as_secs_f64();
+        let error = now.abs_diff(first).as_secs_f64();
+        let expected = self.error[0] + self.error[1] * distance;
+        // One freak changes little, whatever its size.
+        let off = ((error - expected) / expected).clamp(-1.0, 4.0);
+        let gain = Self::GAIN.max(0.5 / (f64::from(self.learned) + 4.0));
+        for (i, part) in [self.error[0], self.error[1] * distance].into_iter().enumerate() {
+            let share = part / expected;
+            self.error[i] = (self.error[i] * (1.0 + gain * off * share)).max(Self::LEAST[i]);
+        }
     }
 }
 
@@ -133,6 +187,58 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Errors of so many seconds, and of such a share, both as likely early as late, from a rough bell.
+    fn learned(fixed: f64, share: f64, predictions: usize) -> (Allowance, f64) {
+        let mut allowance = Allowance::new(0.01);
+        let mut state = 1_u64;
+        let mut unit = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        let mut hits = 0;
+        for i in 0..predictions {
+            let made = 10.0 * i as f64 + 10.0;
+            let distance = 0.02 + 0.48 * unit();
+            let bell = (0..6).map(|_| unit()).sum::<f64>() - 3.0;
+            let (near, far) = (allowance.get()[0], allowance.get()[1]);
+            let came = distance + (fixed + share * distance) * bell;
+            let at_most = distance + near + far * distance;
+            hits += usize::from(came <= at_most);
+            let at = |after: f64| Duration::from_secs_f64(made + after);
+            allowance.learn(at(came), at(0.0), (at(distance), at(at_most)));
+        }
+        (allowance, hits as f64 / predictions as f64)
+    }
+
+    #[test]
+    fn an_allowance_is_as_wide_as_errors_are() {
+        for (fixed, share) in [(0.005, 0.02), (0.03, 0.02), (0.005, 0.2), (0.05, 0.3)] {
+            let (allowance, hits) = learned(fixed, share, 4000);
+            assert!((0.98..=0.997).contains(&hits), "{fixed} {share}: {hits}");
+            // What 1 % of such a bell pass: 1.64 of it.
+            for distance in [0.05, 0.45] {
+                let [near, far] = allowance.get();
+                let of = (near + far * distance) / (1.64 * (fixed + share * distance));
+                assert!((0.6..2.0).contains(&of), "{fixed} {share} at {distance}: {of}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_stalls_near_ones_does_not_hold_up_far_ones() {
+        // Steps of 50 ms whose errors cancel: what is far away is off by no larger share for that.
+        let (allowance, _) = learned(0.04, 0.01, 2000);
+        let [near, far] = allowance.get();
+        assert!(near > 0.04 && near + far * 0.4 < 0.15, "{near} {far}");
+    }
+
+    #[test]
+    fn a_calm_machine_is_soon_believed() {
+        let (allowance, _) = learned(0.003, 0.01, 60);
+        let [near, far] = allowance.get();
+        assert!(near + far * 0.4 < 0.09, "{near} {far}");
+    }
 
     #[test]
     fn lengths_are_read_back_within_a_fifth() {

@@ -43,8 +43,8 @@ pub struct View {
     pub above: [f64; Class::COUNT],
     /// Active sequences that have ended, most likely, after 1, 2, 4, ... steps.
     pub ends: [f64; ENDS],
-    /// How far predictions of the first token are raised, by class.
-    pub margin: [f64; Class::COUNT],
+    /// How far predictions of the first token are raised, by class: seconds, and seconds for each second predicted.
+    pub allowance: [[f64; Class::COUNT]; 2],
     /// What the gap between tokens is aimed at, as a share of what is promised.
     pub aim: f64,
     /// Tokens of an output: half of them are not longer, and nine of ten.
@@ -54,7 +54,7 @@ pub struct View {
 }
 
 /// Words that a view is stored in.
-const WORDS: usize = 11 + 8 + 7 * Class::COUNT + ENDS;
+const WORDS: usize = 11 + 8 + 8 * Class::COUNT + ENDS;
 
 impl Default for View {
     fn default() -> Self {
@@ -76,7 +76,7 @@ impl Default for View {
             yielding: [0.0; Class::COUNT],
             above: [0.0; Class::COUNT],
             ends: [0.0; ENDS],
-            margin: [0.0; Class::COUNT],
+            allowance: [[0.0; Class::COUNT]; 2],
             aim: 1.0,
             output: [f64::INFINITY; 2],
             fresh: 1.0,
@@ -92,8 +92,9 @@ impl View {
         let more = [self.aim, self.output[0], self.output[1], self.fresh];
         let rates =
             [now.base, now.prefill, now.decode, now.kv, best.base, best.prefill, best.decode, best.kv];
+        let [near, far] = self.allowance;
         let lists =
-            [self.pending, self.waiting, self.slack, self.latest, self.yielding, self.above, self.margin];
+            [self.pending, self.waiting, self.slack, self.latest, self.yielding, self.above, near, far];
         let all = single.iter().chain(&more).chain(&rates).chain(lists.iter().flatten()).chain(&self.ends);
         words.iter_mut().zip(all).for_each(|(word, value)| *word = *value);
     }
@@ -107,7 +108,7 @@ impl View {
         let (rates, best) = (rates(), rates());
         let mut list = || [(); Class::COUNT].map(|()| next());
         let (pending, waiting, slack) = (list(), list(), list());
-        let (latest, yielding, above, margin) = (list(), list(), list(), list());
+        let (latest, yielding, above, allowance) = (list(), list(), list(), [list(), list()]);
         let ends = [(); ENDS].map(|()| next());
         Self {
             free_at,
@@ -126,7 +127,7 @@ impl View {
             yielding,
             above,
             ends,
-            margin,
+            allowance,
             aim,
             output: [half, most],
             fresh,
@@ -233,7 +234,7 @@ mod tests {
             yielding: list(60.0),
             above: list(70.0),
             ends: std::array::from_fn(|i| 80.0 + i as f64),
-            margin: list(75.0),
+            allowance: [list(75.0), list(76.5)],
             aim: 9.0,
             output: [90.0, 91.0],
             fresh: 92.0,

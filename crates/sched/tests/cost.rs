@@ -1,6 +1,6 @@
 //! The cost model finds the machine's figures.
 
-use plimsoll_sched::{CostModel, Load};
+use plimsoll_sched::{CostModel, Load, Measured, Rates};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -47,4 +47,28 @@ fn one_freak_step_changes_little() {
     let before = model.predict(load);
     model.correct(load, Duration::from_secs(600));
     assert!(model.predict(load) < before * 5 / 4);
+}
+
+#[test]
+fn a_model_begins_with_what_was_measured() {
+    let rates = Rates { base: 4e-3, prefill: 6e-4, decode: 1e-3, kv: 0.0 };
+    let residuals = [0.85, 0.9, 0.92, 0.96, 1.0, 1.05, 1.1, 1.15, 1.25, 1.4, 2.0];
+    let mut model = CostModel::measured(&Measured { rates, residuals });
+    let load = Load::default().with_prefill(0, 40).with_decode(100);
+    let fitted = rates.seconds(load);
+    let off = |seconds: f64| (seconds / fitted - 1.0).abs();
+    assert!(off(model.predict(load).as_secs_f64()) < 1e-3);
+    for (q, ratio) in [(0.5, 1.0), (0.9, 1.1), (0.99, 1.4)] {
+        let at = model.predict_at(load, q).as_secs_f64() / fitted;
+        assert!((0.95..1.1).contains(&(at / ratio)), "{q}: {at}");
+    }
+    // What was found to cost nothing is learned all the same.
+    let truth = Rates { kv: 1e-6, ..rates };
+    for depth in (0..6000).map(|i| i * 37 % 4000) {
+        let load = (0..8).fold(Load::default(), |load, _| load.with_decode(depth));
+        model.correct(load, Duration::from_secs_f64(truth.seconds(load)));
+    }
+    let deep = (0..8).fold(Load::default(), |load, _| load.with_decode(4000));
+    let off = model.predict(deep).as_secs_f64() / truth.seconds(deep);
+    assert!((0.8..1.25).contains(&off), "{off}");
 }

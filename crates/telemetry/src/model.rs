@@ -95,6 +95,8 @@ pub struct ModelMetrics {
     generated_tokens: IntCounter,
     step_panics: IntCounter,
     predicted: Histogram,
+    predictions_kept: IntCounter,
+    predictions_missed: IntCounter,
     attainment: GaugeVec,
     expired: IntCounter,
     admissions: IntCounterVec,
@@ -111,6 +113,11 @@ impl ModelMetrics {
         let prefix =
             new.counters("plimsoll_prefix_tokens_total", "Prompt tokens found or computed.", "result");
         let admissions = new.counters("plimsoll_admission_total", "Decisions at the door.", "decision");
+        let predictions = new.counters(
+            "plimsoll_predictions_total",
+            "First tokens that came within the time predicted for them at the door, and those that did not.",
+            "result",
+        );
         Self {
             queue_depth: new.gauge("plimsoll_queue_depth", "Requests admitted and not yet running."),
             queue_limit: new.gauge("plimsoll_queue_limit", "Most requests that may wait."),
@@ -147,6 +154,8 @@ impl ModelMetrics {
                 "Time to the first token that all but a few are predicted not to pass, of those that had one.",
                 WAITS,
             ),
+            predictions_kept: predictions.with_label_values(&["kept"]),
+            predictions_missed: predictions.with_label_values(&["missed"]),
             attainment: new.shares(
                 "plimsoll_slo_attainment",
                 "Share of the requests that had what they were promised lately.",
@@ -178,9 +187,10 @@ impl ModelMetrics {
         self.ttft.observe(after.as_secs_f64());
     }
 
-    /// A sequence gave its first token, and was predicted at the door to take this long at most.
-    pub fn predicted(&self, at_most: Duration) {
+    /// A sequence gave its first token after `took`, and was predicted at the door to take `at_most`.
+    pub fn predicted(&self, at_most: Duration, took: Duration) {
         self.predicted.observe(at_most.as_secs_f64());
+        if took <= at_most { &self.predictions_kept } else { &self.predictions_missed }.inc();
     }
 
     /// A request's time was up.

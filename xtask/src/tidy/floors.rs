@@ -22,6 +22,7 @@ const FLOORS: &[(&str, Floor)] = &[
     ("runtime", Floor::At(4)),
     ("gateway", Floor::At(5)),
     ("load", Floor::At(5)),
+    ("simulate", Floor::At(5)),
     ("plimsoll", Floor::At(6)),
     ("testkit", Floor::Dev),
 ];

@@ -116,11 +116,12 @@ impl Delivery<'_> {
         match request.sequences[choice].last_token.replace(self.now) {
             None => {
                 request.sequences[choice].first_token = Some(self.now);
-                self.metrics.first_token(self.now.saturating_duration_since(request.arrived));
+                let took = self.now.saturating_duration_since(request.arrived);
+                self.metrics.first_token(took);
                 let deadlines = &request.deadlines;
                 let expected = deadlines.expected.filter(|_| choice == 0);
-                let took = expected.map(|expected| expected.at_most.saturating_sub(deadlines.arrived));
-                took.into_iter().for_each(|took| self.metrics.predicted(took));
+                let at_most = expected.map(|expected| expected.at_most.saturating_sub(deadlines.arrived));
+                at_most.into_iter().for_each(|at_most| self.metrics.predicted(at_most, took));
             }
             Some(last) => self.metrics.token_gap(self.now.saturating_duration_since(last)),
         }

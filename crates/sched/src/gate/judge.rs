@@ -10,9 +10,6 @@ use std::time::Duration;
 
 /// Seconds of a deadline that go to what is not predicted: tokenizing, sampling, the way out.
 const WAY_OUT: f64 = 0.005;
-/// Predictions are raised in proportion to themselves and so many seconds, a step or two: near ones are off by that, far
-/// ones by a share of themselves.
-const BLUR: f64 = 0.1;
 /// Seconds that predictions look ahead when there is no deadline.
 const HORIZON: f64 = 30.0;
 /// What of its time a tenant may plan with that has more than its share in flight while others ask: the rest is theirs.
@@ -70,7 +67,8 @@ impl Shared {
         let newcomer = self.newcomer(visit.ask, view, own, computed);
         let until = first_by.map_or(HORIZON, |by| by.max(0.0) + HORIZON);
         let seen = forecast(view, visit.now, f64::from(self.door.places), &newcomer, until);
-        let at_most = seen.first + view.margin[terms.class.index()] * (seen.first + BLUR);
+        let [near, far] = view.allowance.map(|allowance| allowance[terms.class.index()]);
+        let at_most = seen.first + near + far * seen.first;
         // Somebody may have come in since it was found to be alone.
         let is_alone = visit.is_alone && newcomer.waiting <= 0.0 && newcomer.tokens <= 0.0 && own == 0;
         if !is_alone {

@@ -3,12 +3,15 @@
 
 use super::sequence::Sequence;
 use crate::promise::{Class, Deadlines};
-use crate::quantile::{Lengths, Margin, Share};
+use crate::quantile::{Allowance, Lengths, Margin, Share};
 use crate::snapshot::Rate;
 use std::time::Duration;
 
 /// Tokens that an output is thought to have before any was complete.
 const UNKNOWN_OUTPUT: f64 = 256.0;
+/// Shares of the misses that a promise allows.
+const FIRST: f64 = 0.7;
+const GAP: f64 = 0.5;
 /// What the share of computed prompt tokens keeps from one sequence to the next.
 const FRESH_KEEP: f64 = 0.95;
 
@@ -16,7 +19,7 @@ const FRESH_KEEP: f64 = 0.95;
 #[derive(Debug)]
 pub(super) struct Track {
     /// By how much predictions of the first token are raised.
-    first: [Margin; Class::COUNT],
+    first: [Allowance; Class::COUNT],
     /// By how much less than promised the gap between tokens is aimed at.
     gap: Margin,
     outputs: Lengths,
@@ -34,13 +37,13 @@ const MOST_DEBT: f64 = 0.2;
 const DEBT: f64 = 0.02;
 
 impl Track {
-    /// For a promise that a share `quantile` of the requests must be kept. Both parts of it must hold, so each gets
-    /// half of the misses.
+    /// For a promise that a share `quantile` of the requests must be kept. Both parts of it must hold. Half of the misses
+    /// go to the gap; the first token gets more, since who is later than predicted is late only if let in at the very edge.
     pub(super) fn new(quantile: f64) -> Self {
-        let misses = ((1.0 - quantile) / 2.0).clamp(1e-4, 0.25);
+        let misses = |share: f64| ((1.0 - quantile) * share).clamp(1e-4, 0.25);
         Self {
-            first: [Margin::new(misses, 0.3, 0.03); Class::COUNT],
-            gap: Margin::new(misses, 0.12, 0.06),
+            first: [Allowance::new(misses(FIRST)); Class::COUNT],
+            gap: Margin::new(misses(GAP), 0.12, (0.06, 3.0)),
             outputs: Lengths::default(),
             kept: Default::default(),
             fresh: 1.0,
@@ -49,8 +52,9 @@ impl Track {
         }
     }
 
-    pub(super) fn margin(&self) -> [f64; Class::COUNT] {
-        self.first.map(|margin| margin.get())
+    /// What predictions are raised by, by class: in seconds, and per second of what is predicted.
+    pub(super) fn allowance(&self) -> [[f64; Class::COUNT]; 2] {
+        [0, 1].map(|part| self.first.map(|allowance| allowance.get()[part]))
     }
 
     /// What the gap between tokens is aimed at, as a share of what is promised.
@@ -86,7 +90,7 @@ impl Track {
     /// A sequence had its first token at `now`.
     pub(super) fn first_token(&mut self, now: Duration, deadlines: &Deadlines) {
         if let Some(expected) = deadlines.expected {
-            self.first[deadlines.class.index()].learn(now, expected.at, now <= expected.at_most);
+            self.first[deadlines.class.index()].learn(now, expected.at, (expected.first, expected.at_most));
         }
     }
 

@@ -1,0 +1,86 @@
+//! Several replicas, and who gets which request.
+
+use crate::lane::{End, Lane, Request, Spec, Work};
+use crate::machine::Machine;
+use serde::Serialize;
+
+/// Which replica a request goes to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spread {
+    /// The one with the fewest tokens, prompts and expected outputs, in flight; the first of several.
+    #[default]
+    LeastTokens,
+    /// Each in turn.
+    RoundRobin,
+}
+
+/// Replicas, all alike.
+pub struct Fleet<M> {
+    lanes: Vec<Lane<M>>,
+    spread: Spread,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ran {
+    /// How each request ended, in their order.
+    pub ends: Vec<End>,
+    /// What each replica did.
+    pub work: Vec<Work>,
+}
+
+impl<M: Machine> Fleet<M> {
+    /// So many replicas (at least one), each on a machine of its own; `machine` is told which.
+    pub fn new(spec: &Spec, replicas: usize, spread: Spread, machine: impl Fn(usize) -> M) -> Self {
+        let lanes = (0..replicas.max(1)).map(|i| Lane::new(spec, machine(i))).collect();
+        Self { lanes, spread }
+    }
+
+    /// Sends `requests`, which are in the order of their times, and runs until all have ended. `progress` hears how many
+    /// have been sent, now and then.
+    pub fn run(mut self, requests: &[Request], progress: &mut dyn FnMut(usize)) -> Ran {
+        // Every one gets its end, or the lane lost it.
+        let mut ends = vec![End::Expired; requests.len()];
+        let mut seen = 0;
+        for (index, request) in requests.iter().enumerate() {
+            for lane in &mut self.lanes {
+                lane.advance(request.at);
+            }
+            let chosen = self.choose(index);
+            self.lanes[chosen].offer(index, request);
+            if index % EVERY == 0 {
+                seen += self.collect(&mut ends);
+                progress(index);
+            }
+        }
+        self.lanes.iter_mut().for_each(|lane| lane.advance(f64::INFINITY));
+        seen += self.collect(&mut ends);
+        progress(requests.len());
+        assert!(self.lanes.iter().all(Lane::is_idle), "a lane ended with somebody in it");
+        assert_eq!(seen, requests.len(), "a request ended twice, or not at all");
+        Ran { ends, work: self.lanes.iter().map(|lane| lane.done).collect() }
+    }
+
+    fn choose(&self, index: usize) -> usize {
+        match self.spread {
+            Spread::RoundRobin => index % self.lanes.len(),
+            Spread::LeastTokens => {
+                let tokens = self.lanes.iter().map(Lane::outstanding).enumerate();
+                tokens.min_by_key(|(i, tokens)| (*tokens, *i)).map_or(0, |(i, _)| i)
+            }
+        }
+    }
+
+    fn collect(&mut self, ends: &mut [End]) -> usize {
+        let mut seen = 0;
+        for (index, end) in self.lanes.iter_mut().flat_map(Lane::ended) {
+            ends[index] = end;
+            seen += 1;
+        }
+        seen
+    }
+}
+
+/// Requests between two words on the progress.
+const EVERY: usize = 1024;
