@@ -3,6 +3,8 @@
 use crate::bench::serve::BenchServe;
 use crate::config::Wanted;
 use crate::config::keys::{EngineKeys, PLANNED_KEYS, ServerKeys};
+use crate::config::units::Period;
+use crate::simulate::Simulate;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -27,6 +29,10 @@ pub enum Command {
     /// Measure
     #[command(subcommand)]
     Bench(Bench),
+    /// Measure what a model's steps cost here, for `serve` and `simulate`
+    Tune(Box<Tune>),
+    /// Run the scheduler on a virtual clock: how many replicas hold a promise
+    Simulate(Box<Simulate>),
 }
 
 #[derive(Debug, Args)]
@@ -126,6 +132,26 @@ pub struct BenchEngine {
 }
 
 impl BenchEngine {
+    pub fn wanted(&self) -> Wanted {
+        self.one.wanted(&self.model)
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Tune {
+    /// The model: a built-in name, a file, or a source
+    model: String,
+    /// Where the profile goes [default: a place of its own in the cache, where `serve` looks for it]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// About how long to measure; a small model needs less
+    #[arg(long, value_name = "DURATION", default_value = "45s")]
+    pub time: Period,
+    #[command(flatten)]
+    one: One,
+}
+
+impl Tune {
     pub fn wanted(&self) -> Wanted {
         self.one.wanted(&self.model)
     }

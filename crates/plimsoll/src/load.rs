@@ -5,6 +5,7 @@ mod sizes;
 
 use crate::config;
 use crate::config::keys::Kernel;
+use crate::profile::{self, Subject};
 use crate::progress::TerminalProgress;
 use crate::pull;
 use anyhow::{Context, anyhow};
@@ -20,7 +21,7 @@ use plimsoll_runtime::{LaneConfig, ModelParts, Runtime};
 use plimsoll_telemetry::Metrics;
 pub use sizes::MAX_ROWS;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// Computing threads give way to those that talk to clients.
@@ -101,6 +102,8 @@ fn one(model: &config::Model, compute: &Compute, service: &Runtime) -> anyhow::R
     let path = pull::pull(&model.source)?;
     let Opened { checkpoint, tokenizer, template } = Opened::new(&path)?;
     let options = sizes::options(model, checkpoint.spec())?;
+    // Before the weights are read: a profile of something else is known at once.
+    let measured = profile::known(model, &Subject { path: &path, compute, kv_type: model.kv_type })?;
     let engine = decoder(checkpoint.as_ref(), file_bytes(&path), compute, &options)?;
     let kv_tokens = options.blocks * BLOCK_TOKENS;
     let loaded = Loaded {
@@ -126,11 +129,31 @@ fn one(model: &config::Model, compute: &Compute, service: &Runtime) -> anyhow::R
         tenants: model.tenants,
         experiments: model.experiments.clone(),
         tenant_limits: model.tenant_limits.clone(),
+        measured,
         ..LaneConfig::default()
     };
     let engine = Box::new(engine);
     service.add(ModelParts { name: model.name.clone(), engine, tokenizer, template, config })?;
     Ok(loaded)
+}
+
+/// A model's engine by itself.
+pub struct Engines {
+    /// The model's file or folder.
+    pub path: PathBuf,
+    pub engine: Decoder,
+    /// The sizes it was made with.
+    pub options: Options,
+}
+
+/// The engine of a model as it would be served, but for batches of up to `times` as many sequences.
+pub fn wider(model: &config::Model, compute: &Compute, times: usize) -> anyhow::Result<Engines> {
+    let path = pull::pull(&model.source)?;
+    let checkpoint = checkpoint::open(&path)?;
+    let options = sizes::options(model, checkpoint.spec())?;
+    let options = Options { max_seqs: (options.max_seqs * times).min(options.max_rows), ..options };
+    let engine = decoder(checkpoint.as_ref(), file_bytes(&path), compute, &options)?;
+    Ok(Engines { path, engine, options })
 }
 
 /// Reads and packs a model's weights, which are in files of so many `bytes`, with a progress bar on a terminal.

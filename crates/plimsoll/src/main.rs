@@ -5,7 +5,7 @@
 //! - [`cli`]: the shape of the command line. [`config`]: keys from flags, environment and file, validated.
 //! - [`load`]: from a source to an engine with its text side. [`pull`]: the cache of models. [`progress`]: the
 //!   bar of all that take long.
-//! - [`serve`], with [`banner`] and [`signals`]; [`chat`] for `run`; [`bench`].
+//! - [`serve`], with [`banner`] and [`signals`]; [`chat`] for `run`; [`bench`]; [`tune`], [`simulate`] and their [`profile`].
 
 mod banner;
 mod bench;
@@ -13,10 +13,13 @@ mod chat;
 mod cli;
 mod config;
 mod load;
+mod profile;
 mod progress;
 mod pull;
 mod serve;
 mod signals;
+mod simulate;
+mod tune;
 
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -51,6 +54,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Models => pull::list(&mut std::io::stdout()),
         Command::Bench(Bench::Engine(command)) => bench::engine(&command),
         Command::Bench(Bench::Serve(command)) => bench::serve::run(&command),
+        Command::Tune(command) => tune::run(&command),
+        Command::Simulate(command) => simulate::run(&command),
     }
 }
 

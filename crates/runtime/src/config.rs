@@ -1,7 +1,7 @@
 //! The limits of a lane.
 
 use crate::experiment::Experiment;
-use plimsoll_sched::{Class, Promise, QueuePolicy};
+use plimsoll_sched::{Class, Measured, Promise, QueuePolicy};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub struct LaneConfig {
     pub experiments: Vec<Experiment>,
     /// Whether a few steps are measured before serving, to seed the cost model. Default true.
     pub warm_up: bool,
+    /// What was measured beforehand, and seeds it instead. Default `None`.
+    pub measured: Option<Measured>,
 }
 
 impl Default for LaneConfig {
@@ -69,6 +71,7 @@ impl Default for LaneConfig {
             parking: Parking::default(),
             experiments: Vec::new(),
             warm_up: true,
+            measured: None,
         }
     }
 }

@@ -12,6 +12,7 @@
 //! - [`experiment`]: experiments on a lane.
 //! - `generate`: from a request to a place in the mailbox: everything that can be refused is refused here.
 //! - `events`: from the token ring to text, stop strings and usage.
+//! - [`tune`]: what steps cost, measured at length. `probe`: one step to be measured.
 //! - `request`: what goes through the mailbox and what comes back.
 //! - `lane`: the thread.
 //! - `link`: the token ring of a request, and what its reader says.
@@ -30,15 +31,18 @@ mod link;
 pub mod memory;
 mod park;
 mod pools;
+mod probe;
 mod request;
 pub mod runtime;
 mod terms;
 mod text;
+pub mod tune;
 mod turnstile;
 
 pub use config::{LaneConfig, Parking, TenantLimits};
 pub use experiment::{Experiment, Vary};
 pub use memory::{MemoryConfig, MemoryWatch, Remedies};
-pub use plimsoll_sched::{Class, Promise, QueuePolicy};
+pub use plimsoll_sched::{Class, Measured, Promise, QueuePolicy};
 pub use plimsoll_trial::{Arm, Design, Measure, Unit};
+pub use probe::Probe;
 pub use runtime::{Drained, ModelParts, Runtime, StartError};

@@ -1,7 +1,7 @@
 //! `bench serve`: load for a server, and what became of it.
 
 mod args;
-mod words;
+pub mod words;
 
 pub use args::BenchServe;
 

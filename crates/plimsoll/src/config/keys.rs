@@ -67,6 +67,10 @@ pub struct EngineKeys {
     /// ttft_per_token, e2e and quantile. Repeatable [default: none]
     #[arg(long, env = "PLIMSOLL_SLO", value_name = "[MODEL:]TERMS", value_delimiter = ';')]
     pub slo: Option<Vec<NamedSlo>>,
+    /// What the model's steps cost, as `plimsoll tune` wrote it [default: what it wrote for this model and machine, if it did;
+    /// else a few steps are measured]
+    #[arg(long, env = "PLIMSOLL_PROFILE", value_name = "FILE")]
+    pub profile: Option<PathBuf>,
 }
 
 /// How the server meets the world.
@@ -116,6 +120,7 @@ pub struct ModelKeys {
     pub kv_type: Option<KvTypeKey>,
     pub queue: Option<usize>,
     pub slo: Option<Slo>,
+    pub profile: Option<PathBuf>,
 }
 
 /// One `[[key]]` of the file: an API key, and what it may ask for.
@@ -154,8 +159,8 @@ impl From<PriorityKey> for Class {
 }
 
 /// The names of the fields of [`ModelKeys`].
-pub const MODEL_KEYS: [&str; 8] =
-    ["name", "source", "ctx", "max_seqs", "kv_memory", "kv_type", "queue", "slo"];
+pub const MODEL_KEYS: [&str; 9] =
+    ["name", "source", "ctx", "max_seqs", "kv_memory", "kv_type", "queue", "slo", "profile"];
 
 /// Keys that are planned, and what to say to who uses one already.
 pub const PLANNED_KEYS: [(&str, &str); 1] =
@@ -265,6 +270,7 @@ impl EngineKeys {
             max_queue_tokens: self.max_queue_tokens.or(lower.max_queue_tokens),
             max_per_key: self.max_per_key.or(lower.max_per_key),
             slo: self.slo.or(lower.slo),
+            profile: self.profile.or(lower.profile),
         }
     }
 }
@@ -295,6 +301,7 @@ impl ModelKeys {
             kv_memory: self.kv_memory,
             kv_type: self.kv_type,
             queue: self.queue,
+            profile: self.profile.clone(),
             ..EngineKeys::default()
         }
     }

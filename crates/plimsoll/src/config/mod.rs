@@ -105,6 +105,8 @@ pub struct Model {
     pub experiments: Vec<Experiment>,
     /// What each of them may ask for.
     pub tenant_limits: Vec<TenantLimits>,
+    /// What its steps cost, as `tune` wrote it.
+    pub profile: Option<PathBuf>,
 }
 
 /// Where to listen: a host name or address, and a port.
@@ -238,6 +240,7 @@ fn model(named: &models::Named, wanted: &Wanted, file: &File) -> anyhow::Result<
             tenants: 1,
             experiments: Vec::new(),
             tenant_limits: Vec::new(),
+            profile: keys.profile.clone(),
         })
     };
     checked().with_context(|| format!("model `{}`", named.name))

@@ -50,6 +50,7 @@ mod tests {
     fn model(kv_memory: Option<u64>, max_seqs: usize) -> Model {
         let (name, source) = ("m".to_owned(), "m".to_owned());
         let (parking, queue_policy, promise) = Default::default();
+        let profile = None;
         let (ctx, prefix_cache, queue, max_queue_tokens, max_per_key, tenants) = (None, true, 1, None, 1, 1);
         Model {
             name,
@@ -68,6 +69,7 @@ mod tests {
             tenants,
             experiments: Vec::new(),
             tenant_limits: Vec::new(),
+            profile,
         }
     }
 

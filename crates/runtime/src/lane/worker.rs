@@ -77,9 +77,12 @@ fn seed(parts: &mut LaneParts, limits: &Limits) -> Result<CostModel, String> {
         return Ok(CostModel::default());
     }
     let _turn = parts.turnstile.take();
-    let engine = &mut *parts.engine;
-    catch_unwind(AssertUnwindSafe(|| warm_up::measure(engine, limits)))
-        .unwrap_or_else(|panic| Err(message(&*panic)))
+    let (engine, measured) = (&mut *parts.engine, parts.config.measured);
+    let seed = || match measured {
+        Some(measured) => warm_up::touch(engine, limits).map(|()| CostModel::measured(&measured)),
+        None => warm_up::measure(engine, limits),
+    };
+    catch_unwind(AssertUnwindSafe(seed)).unwrap_or_else(|panic| Err(message(&*panic)))
 }
 
 /// Whatever ends the thread: nobody is let in any more, and nobody waits for it.

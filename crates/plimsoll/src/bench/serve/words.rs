@@ -77,6 +77,18 @@ impl FromStr for Process {
     }
 }
 
+impl Process {
+    /// Its name, as it is written.
+    pub fn name(self) -> String {
+        match self.0 {
+            Arrivals::Constant => "constant".to_owned(),
+            Arrivals::Poisson => "poisson".to_owned(),
+            Arrivals::Burst { size } => format!("burst:{size}"),
+            Arrivals::Ramp { from, to } => format!("ramp:{from}-{to}"),
+        }
+    }
+}
+
 fn ramp(ends: &str) -> Option<Arrivals> {
     let (from, to) = ends.split_once('-')?;
     let factor = |text: &str| text.parse().ok().filter(|factor: &f64| (0.0..=1e6).contains(factor));

@@ -1,0 +1,222 @@
+//! `simulate`: the scheduler on a virtual clock.
+
+mod args;
+
+pub use args::Simulate;
+
+use crate::profile::{self, Profile};
+use anyhow::{Context, anyhow, bail, ensure};
+use plimsoll_hub::{Progress, TerminalProgress};
+use plimsoll_load::arrivals::Extent;
+use plimsoll_load::trace::{Scaling, Trace};
+use plimsoll_load::workload::{Class as Share, Source, Workload};
+use plimsoll_runtime::{LaneConfig, Promise};
+use plimsoll_sched::{Asked, Bounds, Class, CostModel, Limits, Measured, QueueRule};
+use plimsoll_simulate::report::promised;
+use plimsoll_simulate::{Drawn, Fleet, Report, Request, Spec, Spread, Summary, search};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+/// Requests of a run when nobody says.
+const REQUESTS: usize = 10_000;
+/// Tokens of a KV block.
+const BLOCK: usize = 16;
+
+/// Runs `simulate`.
+pub fn run(command: &Simulate) -> anyhow::Result<()> {
+    let profile = profile::needed(&command.profile)?;
+    let measured = profile.measured()?;
+    let promise = command.slo.as_ref().map_or(Ok(Promise::default()), |slo| slo.check())?;
+    let spec = spec(command, &profile, promise, &measured)?;
+    let (requests, span) = requests(command)?;
+    // Before the run: nobody wants to learn afterwards that the folder is not there.
+    let create =
+        |path: &Path| File::create(path).with_context(|| format!("{} cannot be written", path.display()));
+    let json = command.json.as_deref().map(create).transpose()?;
+    let html = command.html.as_deref().map(create).transpose()?;
+
+    let spread = command.spread.into();
+    let mut report = report(command, &profile, &spec, (&requests, span));
+    let bar = TerminalProgress::new();
+    let one = |replicas: usize| {
+        bar.begin(&format!("{replicas} replicas"), 0, Some(requests.len() as u64));
+        let machine = |i: usize| Drawn::new(measured, command.seed.wrapping_add(i as u64));
+        let ran =
+            Fleet::new(&spec, replicas, spread, machine).run(&requests, &mut |done| bar.at(done as u64));
+        bar.end();
+        Ok::<_, anyhow::Error>(Summary::of(&ran, &requests, &promise, span, |_| true))
+    };
+    if command.replicas.is_empty() {
+        report.take_in(search(promise.quantile, command.max_replicas, one)?);
+    } else {
+        let mut replicas = command.replicas.clone();
+        replicas.sort_unstable();
+        replicas.dedup();
+        report.runs = replicas.into_iter().map(one).collect::<anyhow::Result<_>>()?;
+    }
+    if let Some(mut file) = json {
+        serde_json::to_writer_pretty(&mut file, &report).context("--json: the report cannot be written")?;
+    }
+    if let Some(mut file) = html {
+        file.write_all(report.html().as_bytes()).context("--html: the report cannot be written")?;
+    }
+    Ok(write!(std::io::stdout(), "{report}")?)
+}
+
+/// A replica as `serve` would make one of the profile's sizes.
+fn spec(
+    command: &Simulate,
+    profile: &Profile,
+    promise: Promise,
+    measured: &Measured,
+) -> anyhow::Result<Spec> {
+    ensure!(!command.replicas.contains(&0), "--replicas must be at least 1");
+    ensure!((1..=100_000).contains(&command.max_replicas), "--max-replicas must be from 1 to 100000");
+    let lane = LaneConfig::default();
+    let (sizes, defaults) = (profile.lane, &lane);
+    let max_seqs = command.max_seqs.unwrap_or(sizes.max_seqs);
+    ensure!((1..=sizes.max_rows).contains(&max_seqs), "--max-seqs must be from 1 to {}", sizes.max_rows);
+    let blocks = command.kv_tokens.map_or(sizes.kv_blocks, |tokens| tokens.div_ceil(BLOCK));
+    ensure!((1..=1 << 24).contains(&blocks), "--kv-tokens must be from 1 to {}", BLOCK << 24);
+    let queue = command.queue.unwrap_or(defaults.queue);
+    ensure!((1..=65_536).contains(&queue), "--queue must be from 1 to 65536");
+    let wait = promise.ttft.or(promise.e2e);
+    let limits = Limits {
+        max_seqs,
+        max_rows: sizes.max_rows,
+        max_logits: sizes.max_rows,
+        context: sizes.context,
+        blocks,
+        step_budget: defaults.step_budget,
+        park_blocks: 0,
+        park_move: Duration::ZERO,
+        park_ahead: 0,
+        quantile: promise.quantile,
+        queue: QueueRule { configured: queue, wait, ..QueueRule::default() },
+    };
+    let slab = (blocks * BLOCK) as u64;
+    let most = u64::from(limits.queue.most()) + max_seqs as u64;
+    let bounds = Bounds {
+        sequences: u32::try_from(most)?.min((1 << 23) - 1),
+        tokens: slab.saturating_mul(u64::from(defaults.kv_overcommit)).min((1 << 40) - 1),
+        per_tenant: u32::MAX,
+    };
+    let cost = CostModel::measured(measured);
+    Ok(Spec {
+        limits,
+        bounds,
+        tenants: 1,
+        promise,
+        cost,
+        expected_output: defaults.expected_output,
+        check: false,
+    })
+}
+
+/// What is offered, and over how many seconds.
+fn requests(command: &Simulate) -> anyhow::Result<(Vec<Request>, f64)> {
+    let offered = &command.offered;
+    let above_0 = |factor: f64| factor > 0.0 && factor.is_finite();
+    ensure!(offered.rate.is_none_or(above_0), "--rate must be above 0");
+    let mix = offered.mix.clone().map(|mix| mix.0).unwrap_or_default();
+    let classes = mix.iter().map(class).collect::<anyhow::Result<Vec<_>>>()?;
+    let workload = Workload {
+        source: source(command)?,
+        shared_prefix: 0,
+        mix,
+        sessions: None,
+        manners: Default::default(),
+        warmup: Duration::ZERO,
+        seed: command.seed,
+    };
+    let extent = match (offered.duration, offered.requests) {
+        (Some(duration), _) => Extent::Seconds(duration.0.as_secs_f64()),
+        (None, Some(requests)) => Extent::Requests(requests),
+        (None, None) => Extent::Requests(if offered.trace.is_some() { usize::MAX } else { REQUESTS }),
+    };
+    let plan = workload.plan(offered.rate, extent, 0)?;
+    let request = |offer: &plimsoll_load::workload::Offer| Request {
+        at: offer.at,
+        prompt: offer.prompt_tokens.max(1) as usize,
+        output: offer.output_tokens.max(1) as usize,
+        asked: Asked { class: classes.get(offer.class).copied().unwrap_or_default(), ..Asked::default() },
+        tenant: 0,
+    };
+    Ok((plan.offers.iter().map(request).collect(), plan.span))
+}
+
+fn class(share: &Share) -> anyhow::Result<Class> {
+    let found = Class::ALL.into_iter().find(|class| class.name() == share.name);
+    found.ok_or_else(|| {
+        anyhow!("--mix: there is no class `{}`; there are interactive, standard and batch", share.name)
+    })
+}
+
+fn source(command: &Simulate) -> anyhow::Result<Source> {
+    let offered = &command.offered;
+    let Some(path) = &offered.trace else {
+        if offered.rate.is_none() {
+            bail!("how much? give --rate R or --trace FILE");
+        }
+        let arrivals = offered.arrivals.0;
+        return Ok(Source::Process {
+            arrivals,
+            prompt: offered.prompt_tokens,
+            output: offered.output_tokens,
+        });
+    };
+    let speedup = offered.speedup.unwrap_or(1.0);
+    let above_0 = |factor: f64| factor > 0.0 && factor.is_finite();
+    ensure!(
+        above_0(speedup) && above_0(offered.scale_tokens),
+        "--speedup and --scale-tokens must be above 0"
+    );
+    ensure!(above_0(offered.keep) && offered.keep <= 1.0, "--keep must be above 0 and at most 1");
+    let scaling = Scaling { speedup, keep: offered.keep, tokens: offered.scale_tokens };
+    Ok(Source::Trace { trace: Trace::read(path)?, scaling })
+}
+
+fn report(command: &Simulate, profile: &Profile, spec: &Spec, (requests, span): (&[Request], f64)) -> Report {
+    let mean = |of: fn(&Request) -> usize| {
+        requests.iter().map(of).sum::<usize>() as f64 / requests.len().max(1) as f64
+    };
+    let (prompt, output) = (mean(|request| request.prompt), mean(|request| request.output));
+    let rate = requests.len() as f64 / span.max(1e-9);
+    let name = match &command.offered.trace {
+        Some(path) => format!("the trace {}", path.display()),
+        None => format!("{} arrivals", command.offered.arrivals.name()),
+    };
+    let load = format!(
+        "{name}: {} requests over {span:.1} s ({rate:.2}/s), {prompt:.0} prompt tokens and {output:.0} of output on the average",
+        requests.len()
+    );
+    let too_long = requests.iter().filter(|r| r.prompt + r.output > spec.limits.context).count();
+    let notes = (too_long > 0).then(|| {
+        format!(
+            "{too_long} requests are longer than the context of {} tokens and count as refused (--scale-tokens shrinks them)",
+            spec.limits.context
+        )
+    });
+    Report {
+        profile: profile.title(),
+        load,
+        promise: promised(&spec.promise),
+        quantile: spec.promise.quantile,
+        spread: command.spread.into(),
+        runs: Vec::new(),
+        searched: false,
+        holds: None,
+        notes: notes.into_iter().collect(),
+    }
+}
+
+impl From<args::SpreadKey> for Spread {
+    fn from(key: args::SpreadKey) -> Self {
+        match key {
+            args::SpreadKey::LeastTokens => Self::LeastTokens,
+            args::SpreadKey::RoundRobin => Self::RoundRobin,
+        }
+    }
+}
