@@ -4,7 +4,7 @@ import json
 import tomllib
 
 import pytest
-from harness import plimsoll, setting
+from harness import Server, plimsoll, setting
 
 TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
     f"2023-11-16 18:{15 + i // 60}:{i % 60:02}.0000000,{80 + i % 40},{20 + i % 30}\n" for i in range(300)
@@ -94,3 +94,15 @@ def test_a_server_begins_with_a_profile_of_its_own(profile):
     assert q8.returncode != 0 and "its KV type is f16, and here it is q8" in q8.stderr
     said = plimsoll("run", model, "hello", "--max-tokens=2", "--threads=2", f"--profile={profile}")
     assert said.returncode == 0, said.stderr
+
+
+def test_predictions_are_held_against_what_came(profile):
+    """How good they are is tested strictly on the simulated lane: here nobody knows what else the machine does."""
+    flags = ["--threads=2", "--max-seqs=4", "--ctx=512", f"--profile={profile}", "--slo=ttft=20s,itl=5s"]
+    with Server(*flags) as server:
+        load = ["--rate=4", "--requests=40", "--prompt-tokens=40", "--output-tokens=8"]
+        result = plimsoll("bench", "serve", server.http, *load)
+        assert result.returncode == 0, result.stderr
+        kept, missed = (server.metric("plimsoll_predictions_total", result=result) for result in ("kept", "missed"))
+        assert kept + missed == server.metric("plimsoll_ttft_seconds_count") >= 40
+        assert kept >= 0.5 * (kept + missed), (kept, missed)

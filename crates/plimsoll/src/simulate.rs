@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// Requests of a run when nobody says.
 const REQUESTS: usize = 10_000;
+/// Longest load in seconds.
+const LONGEST: f64 = 1e9;
 /// Tokens of a KV block.
 const BLOCK: usize = 16;
 
@@ -97,7 +99,7 @@ fn spec(
         queue: QueueRule { configured: queue, wait, ..QueueRule::default() },
     };
     let slab = (blocks * BLOCK) as u64;
-    let most = u64::from(limits.queue.most()) + max_seqs as u64;
+    let most = u64::from(limits.queue.policy.most(queue)) + max_seqs as u64;
     let bounds = Bounds {
         sequences: u32::try_from(most)?.min((1 << 23) - 1),
         tokens: slab.saturating_mul(u64::from(defaults.kv_overcommit)).min((1 << 40) - 1),
@@ -137,6 +139,11 @@ fn requests(command: &Simulate) -> anyhow::Result<(Vec<Request>, f64)> {
         (None, None) => Extent::Requests(if offered.trace.is_some() { usize::MAX } else { REQUESTS }),
     };
     let plan = workload.plan(offered.rate, extent, 0)?;
+    ensure!(
+        plan.span <= LONGEST,
+        "the requests come over {:.3e} s, longer than 30 years; raise the rate",
+        plan.span
+    );
     let request = |offer: &plimsoll_load::workload::Offer| Request {
         at: offer.at,
         prompt: offer.prompt_tokens.max(1) as usize,

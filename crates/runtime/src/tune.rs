@@ -166,7 +166,7 @@ fn time(engine: &mut dyn Engine, probe: Probe) -> Result<Vec<Duration>, String> 
     Ok(runs)
 }
 
-/// As many runs of each shape, the first ones: short steps would otherwise decide the fit by their number.
+/// As many runs of each shape, the first ones: short steps would otherwise decide the residuals by their number.
 fn even(samples: &[(Load, Duration)]) -> Vec<(Load, Duration)> {
     let of_one = |runs: &[(Load, Duration)]| runs.to_vec();
     let groups: Vec<_> = samples.chunk_by(|a, b| a.0 == b.0).map(of_one).collect();

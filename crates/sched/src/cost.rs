@@ -101,7 +101,7 @@ impl CostModel {
     pub fn measured(measured: &Measured) -> Self {
         let Rates { base, prefill, decode, kv } = measured.rates;
         // What was found to cost nothing may turn out to cost something: corrections are in proportion.
-        let least = (base + prefill.max(decode)) * 1e-7;
+        let least = (base + prefill.max(decode)) * 2e-6;
         let mut model = Self::of([base, prefill, decode, kv].map(|weight| weight.max(least)));
         for (at, ratio) in QUANTILES.into_iter().zip(measured.residuals) {
             // The quantiles stand for all that lies between the middles of their neighbours.

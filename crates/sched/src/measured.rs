@@ -16,15 +16,22 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The least squares fit of relative errors to `samples`, with no coefficient below zero; `None` for fewer than four
-    /// samples, or times of zero.
+    /// The least squares fit of relative errors to the medians of `samples` with the same load, with no coefficient below zero;
+    /// `None` for fewer than four loads, or times of zero. A sample that waited for a core thus counts in the residuals, and
+    /// does not make every step longer.
     pub fn fit(samples: &[(Load, Duration)]) -> Option<Self> {
-        if samples.len() < 4 || samples.iter().any(|(_, took)| took.is_zero()) {
+        let medians = medians(samples);
+        if medians.len() < 4 || samples.iter().any(|(_, took)| took.is_zero()) {
             return None;
         }
-        let weights = solve(samples);
-        let [base, prefill, decode, kv] = weights;
-        let rates = Rates { base, prefill, decode, kv };
+        // Relative to what is fitted, not to what was measured: else what was measured short would count most.
+        let mut scales: Vec<f64> = medians.iter().map(|(_, took)| *took).collect();
+        let mut rates = Rates { base: 0.0, prefill: 0.0, decode: 0.0, kv: 0.0 };
+        for _ in 0..REWEIGHTED {
+            let [base, prefill, decode, kv] = solve(&medians, &scales);
+            rates = Rates { base, prefill, decode, kv };
+            scales = medians.iter().map(|(load, took)| rates.seconds(*load).max(took * 0.1)).collect();
+        }
         let mut ratios: Vec<f64> =
             samples.iter().map(|(load, took)| took.as_secs_f64() / rates.seconds(*load)).collect();
         ratios.sort_unstable_by(f64::total_cmp);
@@ -55,14 +62,25 @@ impl Measured {
     }
 }
 
-/// Coordinate descent on the normal equations, each coefficient held at zero or above: the problem is convex, and four
-/// coefficients are soon at rest.
-fn solve(samples: &[(Load, Duration)]) -> [f64; 4] {
+/// The loads, and the median seconds of each.
+fn medians(samples: &[(Load, Duration)]) -> Vec<(Load, f64)> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable_by_key(|(load, took)| (load.prefill, load.decodes, load.kv, *took));
+    let median = |of_one: &[(Load, Duration)]| {
+        let (load, took) = of_one[of_one.len() / 2];
+        (load, took.as_secs_f64())
+    };
+    sorted.chunk_by(|a, b| a.0 == b.0).map(median).collect()
+}
+
+/// Coordinate descent on the normal equations of errors relative to `scales`, each coefficient held at zero or above: the
+/// problem is convex, and four coefficients are soon at rest.
+fn solve(samples: &[(Load, f64)], scales: &[f64]) -> [f64; 4] {
     let (mut gram, mut target) = ([[0.0; 4]; 4], [0.0; 4]);
-    for (load, took) in samples {
-        let row = load.features().map(|feature| feature / took.as_secs_f64());
+    for ((load, took), scale) in samples.iter().zip(scales) {
+        let row = load.features().map(|feature| feature / scale);
         for i in 0..4 {
-            target[i] += row[i];
+            target[i] += row[i] * took / scale;
             for j in 0..4 {
                 gram[i][j] += row[i] * row[j];
             }
@@ -78,6 +96,8 @@ fn solve(samples: &[(Load, Duration)]) -> [f64; 4] {
     weights
 }
 
+/// Times the fit is made anew with weights from the last one.
+const REWEIGHTED: usize = 5;
 /// Rounds of the descent; columns that are nearly parallel take some thousands.
 const ROUNDS: usize = 20_000;
 
@@ -134,6 +154,24 @@ mod tests {
             Measured { rates: Rates { base: 0.0, decode: 0.0, ..rates }, ..measured },
         ];
         wrong.iter().for_each(|wrong| assert!(!wrong.is_sound(), "{wrong:?}"));
+    }
+
+    #[test]
+    fn what_waited_for_a_core_is_a_residual() {
+        let truth = Rates { base: 3e-3, prefill: 5e-4, decode: 1e-3, kv: 1e-7 };
+        let runs = |load: Load| {
+            (0..10).map(move |i| {
+                let stall = if i < 3 { 4.0 } else { 1.0 + 0.02 * f64::from(i - 6) };
+                (load, Duration::from_secs_f64(truth.seconds(load) * stall))
+            })
+        };
+        let samples: Vec<_> = shapes().into_iter().flat_map(runs).collect();
+        let fit = Measured::fit(&samples).unwrap();
+        for load in shapes() {
+            let off = fit.rates.seconds(load) / truth.seconds(load);
+            assert!((0.95..1.1).contains(&off), "{load:?}: {off}");
+        }
+        assert!((0.9..1.1).contains(&fit.ratio(0.5)) && fit.ratio(0.9) > 3.5, "{fit:?}");
     }
 
     #[test]

@@ -64,7 +64,7 @@ fn a_model_begins_with_what_was_measured() {
     }
     // What was found to cost nothing is learned all the same.
     let truth = Rates { kv: 1e-6, ..rates };
-    for depth in (0..6000).map(|i| i * 37 % 4000) {
+    for depth in (0..20_000).map(|i| i * 37 % 4000) {
         let load = (0..8).fold(Load::default(), |load, _| load.with_decode(depth));
         model.correct(load, Duration::from_secs_f64(truth.seconds(load)));
     }

@@ -11,7 +11,7 @@ pub struct Search {
     pub holds: Option<usize>,
 }
 
-/// Doubles from one replica until the promise holds or `most` do not hold it, then bisects. `run` says what so many replicas
+/// Doubles from one replica until the promise holds, `most` do not hold it or more do not help, then bisects. `run` says what so many replicas
 /// make of the load; that more of them never make less of it is taken for granted.
 ///
 /// # Errors
@@ -34,7 +34,7 @@ pub fn search<E>(
         if attempt(next, &mut found)? {
             break next;
         }
-        if next >= most {
+        if next >= most || is_vain(&found.tried) {
             return Ok(found);
         }
         (fails, next) = (next, (next * 2).min(most));
@@ -49,6 +49,12 @@ pub fn search<E>(
     }
     found.holds = Some(holds);
     Ok(found)
+}
+
+/// Whether the last doubling changed nothing, with nobody refused: what misses the promise does so by itself.
+fn is_vain(tried: &[Summary]) -> bool {
+    let [.., before, last] = tried else { return false };
+    last.in_promise <= before.in_promise && before.refused() == 0
 }
 
 #[cfg(test)]
@@ -68,12 +74,21 @@ mod tests {
         ] {
             let run = |replicas| {
                 let in_promise = if replicas >= needed { 100 } else { 50 };
-                Ok::<_, Infallible>(Summary { offered: 100, in_promise, ..Summary::default() })
+                let refused_late = 100 - in_promise;
+                Ok::<_, Infallible>(Summary { offered: 100, in_promise, refused_late, ..Summary::default() })
             };
             let Ok(found) = search(0.99, most, run);
             assert_eq!(found.holds, expected, "{needed} of {most}");
             assert!(found.tried.is_sorted_by(|a, b| a.replicas < b.replicas), "{found:?}");
             assert!(found.tried.len() <= 14);
         }
+    }
+
+    #[test]
+    fn what_more_cannot_help_is_not_tried_for_ever() {
+        let run =
+            |_| Ok::<_, Infallible>(Summary { offered: 100, in_promise: 80, late: 20, ..Summary::default() });
+        let Ok(found) = search(0.99, 1024, run);
+        assert_eq!((found.holds, found.tried.len()), (None, 2));
     }
 }

@@ -140,7 +140,7 @@ mod tests {
             ("[[model]]\nsouce = 'x'", "unknown key `model.souce`; did you mean `model.source`?"),
             (
                 "[[model]]\nzzz = 'x'",
-                "unknown key `model.zzz`; the keys here are name, source, ctx, max_seqs, kv_memory, kv_type, queue, slo",
+                "unknown key `model.zzz`; the keys here are name, source, ctx, max_seqs, kv_memory, kv_type, queue, slo, profile",
             ),
             (
                 "[[key]]\nkey = 'a'\nprority = 'batch'",
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn the_list_of_model_keys_is_complete() {
         let every = "name = 'a'\nsource = 'b'\nctx = 1\nmax_seqs = 1\nkv_memory = '1GiB'\nkv_type = 'q8'\nqueue = 1\n\
-            slo = { ttft = '1s', ttft_per_token = '1ms', itl = '1s', e2e = '1s', quantile = 0.9 }";
+            slo = { ttft = '1s', ttft_per_token = '1ms', itl = '1s', e2e = '1s', quantile = 0.9 }\nprofile = 'p'";
         let model: ModelKeys = toml::from_str(every).unwrap();
         let shown = format!("{model:?}");
         assert!(!shown.contains("None"), "a key of `every` is missing: {shown}");

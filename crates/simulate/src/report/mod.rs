@@ -49,6 +49,9 @@ impl Report {
         self.searched.then(|| match self.holds {
             Some(1) => "1 replica holds the promise".to_owned(),
             Some(n) => format!("{n} replicas hold the promise"),
+            None if self.runs.last().is_some_and(|run| run.refused() == 0) => {
+                format!("no number of replicas holds the promise: with {most} nobody is refused, and too many are late")
+            }
             None => format!("{most} replicas do not hold the promise; more were not tried (--max-replicas)"),
         })
     }
