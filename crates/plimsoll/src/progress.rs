@@ -33,6 +33,25 @@ impl TerminalProgress {
         }
     }
 
+    /// A stretch of so many things that are alike begins.
+    pub fn count(&self, what: &str, total: usize) {
+        let target = ProgressDrawTarget::stderr_with_hz(4);
+        let bar = ProgressBar::with_draw_target(Some(total as u64), target).with_message(what.to_owned());
+        self.show(bar, "{msg:28!} {wide_bar} {pos}/{len} {elapsed}", Duration::from_millis(500));
+    }
+
+    /// So many of them are done.
+    pub fn counted(&self, done: usize) {
+        if let Some(bar) = &*self.bar() {
+            bar.set_position(done as u64);
+        }
+    }
+
+    /// The stretch is over.
+    pub fn done(&self) {
+        self.clear();
+    }
+
     /// A line above the bar; without a bar, a line.
     fn line(&self, text: &str) {
         match &*self.bar() {

@@ -5,8 +5,8 @@ mod args;
 pub use args::Simulate;
 
 use crate::profile::{self, Profile};
+use crate::progress::TerminalProgress;
 use anyhow::{Context, anyhow, bail, ensure};
-use plimsoll_hub::{Progress, TerminalProgress};
 use plimsoll_load::arrivals::Extent;
 use plimsoll_load::trace::{Scaling, Trace};
 use plimsoll_load::workload::{Class as Share, Source, Workload};
@@ -41,13 +41,12 @@ pub fn run(command: &Simulate) -> anyhow::Result<()> {
 
     let spread = command.spread.into();
     let mut report = report(command, &profile, &spec, (&requests, span));
-    let bar = TerminalProgress::new();
+    let bar = TerminalProgress::default();
     let one = |replicas: usize| {
-        bar.begin(&format!("{replicas} replicas"), 0, Some(requests.len() as u64));
+        bar.count(&format!("{replicas} replicas"), requests.len());
         let machine = |i: usize| Drawn::new(measured, command.seed.wrapping_add(i as u64));
-        let ran =
-            Fleet::new(&spec, replicas, spread, machine).run(&requests, &mut |done| bar.at(done as u64));
-        bar.end();
+        let ran = Fleet::new(&spec, replicas, spread, machine).run(&requests, &mut |done| bar.counted(done));
+        bar.done();
         Ok::<_, anyhow::Error>(Summary::of(&ran, &requests, &promise, span, |_| true))
     };
     if command.replicas.is_empty() {

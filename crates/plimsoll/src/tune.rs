@@ -3,9 +3,9 @@
 use crate::cli::Tune;
 use crate::load::{Compute, Engines};
 use crate::profile::{self, Lane, Subject};
+use crate::progress::TerminalProgress;
 use crate::{config, load};
 use anyhow::{Context, anyhow, ensure};
-use plimsoll_hub::{Progress, TerminalProgress};
 use plimsoll_runtime::Measured;
 use plimsoll_runtime::tune::{GROWTH, KNEE_DEPTH, Scan, Tuned, tune};
 use plimsoll_sched::measured::QUANTILES;
@@ -29,17 +29,17 @@ pub fn run(command: &Tune) -> anyhow::Result<()> {
     let Engines { path, mut engine, options } = load::wider(&model, &compute, WIDER)?;
     let subject = Subject { path: &path, compute: &compute, kv_type: model.kv_type };
     let scan = Scan { max_seqs: options.max_seqs, time: command.time.0 };
-    let bar = TerminalProgress::new();
+    let bar = TerminalProgress::default();
     let mut begun = false;
     let mut progress = |done: usize, of: usize| {
         if !begun {
-            bar.begin(&format!("tune {}", model.name), 0, Some(of as u64));
+            bar.count(&format!("tune {}", model.name), of);
             begun = true;
         }
-        bar.at(done as u64);
+        bar.counted(done);
     };
     let tuned = tune(&mut engine, &scan, &mut progress).map_err(|why| anyhow!(why));
-    bar.end();
+    bar.done();
     let tuned = tuned.with_context(|| format!("cannot tune the model `{}`", model.name))?;
     let lane = Lane {
         max_seqs: model.max_seqs,
