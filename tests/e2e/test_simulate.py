@@ -77,7 +77,7 @@ def test_bad_input_is_named(profile, tmp_path):
         ([f"--profile={profile}", "--rate=0"], "--rate must be above 0"),
         ([f"--profile={profile}", f"--trace={tmp_path / 'none.csv'}"], "none.csv"),
         ([f"--profile={profile}", f"--trace={trace}"], "layout"),
-        ([f"--profile={profile}", "--rate=1", "--replicas=0"], "--replicas must be at least 1"),
+        ([f"--profile={profile}", "--rate=1", "--replicas=0"], "--replicas must be from 1 to 100000"),
         ([f"--profile={profile}", "--rate=1", "--slo=tpot=1ms"], "nobody promises"),
         ([f"--profile={profile}", "--rate=1", "--mix=urgent=1"], "no class `urgent`"),
     ]

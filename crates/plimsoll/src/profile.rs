@@ -173,7 +173,7 @@ impl Profile {
         let measured = Measured { rates, residuals };
         ensure!(
             measured.is_sound(),
-            "[cost] and [residuals] must be finite, costs not negative, and ratios above 0 and rising"
+            "[cost] and [residuals] must be finite, costs not negative and at most 100 s, ratios above 0, at most a million, and rising"
         );
         Ok(measured)
     }
@@ -300,6 +300,9 @@ mod tests {
             ("version = 1", "version = 1\ncolour = 3", "unknown field"),
             ("step = 0.003", "step = -0.003", "costs not negative"),
             ("step = 0.003", "step = nan", "must be finite"),
+            // The time of such a step is more than a `Duration` holds.
+            ("step = 0.003", "step = 1e300", "at most 100 s"),
+            ("3.0", "1e300", "at most a million"),
             ("step = 0.003", "", "missing field"),
             ("0.999", "0.9", "must have the quantiles"),
             ("max_seqs = 16", "max_seqs = 0", "no lane can have"),

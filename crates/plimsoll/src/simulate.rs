@@ -23,6 +23,8 @@ use std::time::Duration;
 const REQUESTS: usize = 10_000;
 /// Longest load in seconds.
 const LONGEST: f64 = 1e9;
+/// Most replicas that are simulated.
+const MOST_REPLICAS: usize = 100_000;
 /// Tokens of a KV block.
 const BLOCK: usize = 16;
 
@@ -73,8 +75,10 @@ fn spec(
     promise: Promise,
     measured: &Measured,
 ) -> anyhow::Result<Spec> {
-    ensure!(!command.replicas.contains(&0), "--replicas must be at least 1");
-    ensure!((1..=100_000).contains(&command.max_replicas), "--max-replicas must be from 1 to 100000");
+    for (flag, replicas) in [("replicas", &command.replicas[..]), ("max-replicas", &[command.max_replicas])] {
+        let is_right = replicas.iter().all(|replicas| (1..=MOST_REPLICAS).contains(replicas));
+        ensure!(is_right, "--{flag} must be from 1 to {MOST_REPLICAS}");
+    }
     let lane = LaneConfig::default();
     let (sizes, defaults) = (profile.lane, &lane);
     let max_seqs = command.max_seqs.unwrap_or(sizes.max_seqs);

@@ -48,6 +48,8 @@ pub fn run(command: &Tune) -> anyhow::Result<()> {
         kv_blocks: options.blocks,
     };
     let profile = profile::of(&subject, &tuned, lane);
+    // What nobody could read is not written.
+    profile.measured().context("the machine was too busy to measure on; try again when it is idle")?;
     let place = command.out.clone().map_or_else(|| subject.usual_place(), Ok)?;
     profile.write(&place)?;
     let mut out = std::io::stdout();

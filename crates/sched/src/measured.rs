@@ -50,17 +50,22 @@ impl Measured {
         self.residuals[below] + (high - self.residuals[below]) * part
     }
 
-    /// Whether every figure is one that steps can have.
+    /// Whether every figure is one that steps can have: whatever a step holds, its time is one that can be told.
     pub fn is_sound(&self) -> bool {
         let Rates { base, prefill, decode, kv } = self.rates;
         let cost = [base, prefill, decode, kv];
-        cost.iter().all(|cost| cost.is_finite() && *cost >= 0.0)
+        cost.iter().all(|cost| (0.0..=MOST_SECONDS).contains(cost))
             && base + prefill > 0.0
             && base + decode > 0.0
-            && self.residuals.iter().all(|ratio| ratio.is_finite() && *ratio > 0.0)
+            && self.residuals.iter().all(|ratio| *ratio > 0.0 && *ratio <= MOST_RATIO)
             && self.residuals.is_sorted()
     }
 }
+
+/// Most seconds of a step, and of each unit of what is in it.
+const MOST_SECONDS: f64 = 100.0;
+/// Most that a step may have taken longer than predicted: a process that was stopped for minutes passes for one.
+const MOST_RATIO: f64 = 1e6;
 
 /// The loads, and the median seconds of each.
 fn medians(samples: &[(Load, Duration)]) -> Vec<(Load, f64)> {
