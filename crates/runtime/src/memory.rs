@@ -156,6 +156,12 @@ impl Watcher {
             Level::Shed => {
                 tracing::warn!(used, limit, fixed, "memory is short: caches and pools give some back")
             }
+            Level::Refuse if fixed >= limit => tracing::error!(
+                used,
+                limit,
+                fixed,
+                "what is loaded takes more memory than there may be, so nobody is ever let in: raise the limit, or load less"
+            ),
             Level::Refuse => tracing::warn!(used, limit, fixed, "memory is very short: nobody is let in"),
         }
         runtime.set_pools_small(decision.level != Level::Normal);

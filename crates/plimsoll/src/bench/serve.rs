@@ -17,7 +17,7 @@ use plimsoll_load::trace::{Scaling, Trace};
 use plimsoll_load::workload::{Sessions, Source, Workload};
 use plimsoll_load::{BenchOptions, Client, ClientOptions, HeaderName, HeaderValue, Report};
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// Requests of a run when nobody says.
@@ -37,8 +37,11 @@ pub fn run(command: &BenchServe) -> anyhow::Result<()> {
     // One thread: the machine may be the server's as well.
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (report, ended) = tokio.block_on(measure(client, &bench))?;
-    if let Some(mut file) = json {
-        serde_json::to_writer(&mut file, &report).context("--json: the report cannot be written")?;
+    if let Some(file) = json {
+        // A record is some dozens of small writes.
+        let mut file = BufWriter::new(file);
+        let written = serde_json::to_writer(&mut file, &report).map_err(std::io::Error::from);
+        written.and_then(|()| file.flush()).context("--json: the report cannot be written")?;
     }
     if let Some(mut file) = html {
         file.write_all(report.html().as_bytes()).context("--html: the report cannot be written")?;
