@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub struct Scan {
     /// Most sequences that decode side by side.
     pub max_seqs: usize,
-    /// After this much time no further shape is begun, the large ones come last.
+    /// After this much time no further shape is begun; the deep and the large ones come last.
     pub time: Duration,
 }
 
@@ -94,7 +94,7 @@ pub fn tune(
     Ok(Tuned { measured, timed, knee, skipped })
 }
 
-/// The shapes, the small ones first.
+/// The shapes: those at the beginning of a sequence first, and the small ones first.
 fn shapes(shape: &Shape, max_seqs: usize) -> Vec<Probe> {
     let tokens = shape.context.min(shape.blocks * BLOCK_TOKENS);
     let fits = |probe: &Probe| {
@@ -124,7 +124,8 @@ fn shapes(shape: &Shape, max_seqs: usize) -> Vec<Probe> {
     }
     all.retain(fits);
     all.dedup();
-    all.sort_by_key(|probe| probe.blocks());
+    // Where there is not time for all, what is deep is what can be missed: the knee cannot.
+    all.sort_by_key(|probe| (probe.depth > depths[0] || probe.start > 0, probe.blocks()));
     all
 }
 

@@ -93,9 +93,13 @@ fn solve(samples: &[(Load, f64)], scales: &[f64]) -> [f64; 4] {
     }
     let mut weights = [0.0; 4];
     for _ in 0..ROUNDS {
+        let before = weights;
         for i in 0..4 {
             let others: f64 = (0..4).filter(|j| *j != i).map(|j| gram[i][j] * weights[j]).sum();
             weights[i] = if gram[i][i] > 0.0 { ((target[i] - others) / gram[i][i]).max(0.0) } else { 0.0 };
+        }
+        if weights.iter().zip(before).all(|(now, before): (&f64, f64)| (now - before).abs() <= now * 1e-9) {
+            break;
         }
     }
     weights
