@@ -137,6 +137,22 @@ def test_a_full_queue_says_when_to_come_back():
         assert server.client.post("/v1/completions", json=TEXT).status_code == 200
 
 
+def test_more_than_a_key_may_ever_have_is_no_matter_of_waiting(tmp_path):
+    config = tmp_path / "plimsoll.toml"
+    config.write_text('[server]\napi_key = ["free"]\n\n[[key]]\nkey = "two"\nmax_in_flight = 2\n')
+    with Server(f"--config={config}") as server:
+
+        def ask(key, **more):
+            return server.client.post("/v1/completions", json={**TEXT, **more}, headers={"authorization": f"Bearer {key}"})
+
+        for more in ({"prompt": ["a", "b", "c"]}, {"n": 3}, {"prompt": ["a", "b"], "n": 2}):
+            answer = ask("two", **more)
+            refused(answer, 400, "invalid_request")
+            assert "2" in answer.json()["error"]["message"]
+            assert ask("free", **more).status_code == 200
+        assert ask("two", prompt=["a", "b"]).status_code == 200
+
+
 @pytest.mark.parametrize(
     "sent",
     [

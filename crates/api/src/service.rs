@@ -12,8 +12,8 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What a gateway may ask for.
 pub trait Service: Send + Sync + 'static {
-    /// The models being served, in the order they were named.
-    fn models(&self) -> Vec<ModelCard>;
+    /// The models being served, in the order they were named, as a tenant (the index of its API key) has them.
+    fn models(&self, tenant: u32) -> Vec<ModelCard>;
 
     /// Whether new work is taken.
     fn readiness(&self) -> Readiness;
@@ -43,7 +43,7 @@ pub struct ModelCard {
     pub context: usize,
     /// Vocabulary size: the range of token ids and of `logit_bias` keys.
     pub vocab: usize,
-    /// Most continuations it lets in at once, of all requests together: one request with more can never run.
+    /// Most continuations of the tenant it lets in at once, of all requests together: one request with more can never run.
     pub choices: u32,
     /// When it was loaded, in seconds of the Unix epoch.
     pub created: u64,

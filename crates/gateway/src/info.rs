@@ -1,6 +1,8 @@
 //! The routes that generate nothing.
 
 use crate::app::App;
+use crate::auth::Tenant;
+use crate::exchange::Exchange;
 use crate::refusal::{Refusal, json};
 use crate::{VERSION, body};
 use axum::Extension;
@@ -16,24 +18,23 @@ use serde_json::json as object;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::exchange::Exchange;
-
 /// When to ask again after "not ready".
 const NOT_READY_RETRY: Duration = Duration::from_secs(1);
 
 /// `GET /v1/models`.
-pub async fn models(State(app): State<Arc<App>>) -> Response {
-    json(&ModelList::from(app.service.models().as_slice()))
+pub async fn models(State(app): State<Arc<App>>, Extension(Tenant(tenant)): Extension<Tenant>) -> Response {
+    json(&ModelList::from(app.service.models(tenant).as_slice()))
 }
 
 /// `GET /v1/models/{id}`; the id may have slashes.
 pub async fn model(
     State(app): State<Arc<App>>,
+    Extension(Tenant(tenant)): Extension<Tenant>,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
     let Path(id) =
         path.map_err(|error| Error::new(Reason::ModelNotFound, format!("no model's name: {error}")))?;
-    let cards = app.service.models();
+    let cards = app.service.models(tenant);
     Ok(json(&ModelBody::from(pick_model(&cards, Some(&id))?)))
 }
 
@@ -41,10 +42,11 @@ pub async fn model(
 pub async fn tokenize(
     State(app): State<Arc<App>>,
     Extension(exchange): Extension<Arc<Exchange>>,
+    Extension(Tenant(tenant)): Extension<Tenant>,
     request: Request,
 ) -> Result<Response, Refusal> {
     let body = body::read(request, &app).await?;
-    let cards = app.service.models();
+    let cards = app.service.models(tenant);
     let request = read_tokenize(&body, &cards)?;
     let _share = body.becomes(request.text.len());
     exchange.concerns(&request.model);
@@ -57,10 +59,11 @@ pub async fn tokenize(
 pub async fn detokenize(
     State(app): State<Arc<App>>,
     Extension(exchange): Extension<Arc<Exchange>>,
+    Extension(Tenant(tenant)): Extension<Tenant>,
     request: Request,
 ) -> Result<Response, Refusal> {
     let body = body::read(request, &app).await?;
-    let (model, tokens) = read_detokenize(&body, &app.service.models())?;
+    let (model, tokens) = read_detokenize(&body, &app.service.models(tenant))?;
     let _share = body.becomes(size_of_val(&*tokens));
     exchange.concerns(&model);
     let text = app.service.detokenize(model, tokens).await?;

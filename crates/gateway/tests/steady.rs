@@ -77,7 +77,7 @@ impl EventStream for Babble {
 }
 
 impl Service for Babbler {
-    fn models(&self) -> Vec<ModelCard> {
+    fn models(&self, _tenant: u32) -> Vec<ModelCard> {
         vec![card("tiny")]
     }
 

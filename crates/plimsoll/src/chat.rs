@@ -47,7 +47,7 @@ struct Chat<'a> {
 impl<'a> Chat<'a> {
     /// A talk with the first model of `service`.
     fn new(service: &'a dyn Service, run: &Run) -> anyhow::Result<Self> {
-        let model = service.models().into_iter().next().context("no model was loaded")?;
+        let model = service.models(0).into_iter().next().context("no model was loaded")?;
         let messages = run.system.iter().map(|text| json!({"role": "system", "content": text})).collect();
         let sampling = Sampling { temperature: run.temperature, seed: run.seed, ..Sampling::default() };
         Ok(Self { service, model, messages, max_tokens: run.max_tokens, sampling })

@@ -110,11 +110,6 @@ impl LaneConfig {
     pub(crate) fn in_flight_of(&self, tenant: u32) -> u32 {
         self.limits_of(tenant).in_flight.unwrap_or(self.per_tenant)
     }
-
-    /// Most sequences that any tenant may have in flight.
-    pub(crate) fn most_per_tenant(&self) -> u32 {
-        self.tenant_limits.iter().filter_map(|limits| limits.in_flight).fold(self.per_tenant, u32::max)
-    }
 }
 
 /// Where KV blocks go that have to make way, so that they need not be computed again: memory first, then a file.

@@ -18,6 +18,7 @@
 //! - `link`: the token ring of a request, and what its reader says.
 //! - `pools`: what requests are made of.
 //! - `park`: the parking store of a lane.
+//! - `stagers`: who works on texts off the async threads.
 //! - `terms`: what a request may ask for instead of what its model promises.
 //! - `text`: the text side of a model.
 //! - `turnstile`: lanes take turns on the one compute team.
@@ -34,6 +35,7 @@ mod pools;
 mod probe;
 mod request;
 pub mod runtime;
+mod stagers;
 mod terms;
 mod text;
 pub mod tune;

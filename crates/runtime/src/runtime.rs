@@ -2,9 +2,10 @@
 
 use crate::config::LaneConfig;
 use crate::experiment::Trials;
-use crate::generate::{CUTTERS, Served, Stagers, draining, off_thread};
+use crate::generate::{Served, draining};
 use crate::lane::{Lane, LaneParts, Phase, Shared};
 use crate::pools::{Pools, Sizes};
+use crate::stagers::{CUTTERS, Stagers, off_thread};
 use crate::text::Text;
 use crate::turnstile::Turnstile;
 use plimsoll_api::error::{Error, Reason};
@@ -112,7 +113,7 @@ impl Runtime {
             id: parts.name,
             context: lane.longest(),
             vocab: parts.tokenizer.vocab(),
-            choices: lane.shared.gate.bounds().sequences.min(parts.config.most_per_tenant()),
+            choices: lane.shared.gate.bounds().sequences,
             created: since_epoch.as_secs(),
             chat: parts.template.is_some(),
         };
@@ -210,7 +211,7 @@ impl Runtime {
     }
 
     fn unknown(&self, name: &str) -> Error {
-        let names: Vec<_> = self.models().into_iter().map(|card| card.id).collect();
+        let names: Vec<_> = self.models(0).into_iter().map(|card| card.id).collect();
         let message = format!("there is no model `{name}`; being served: {}", names.join(", "));
         Error { param: Some("model".into()), ..Error::new(Reason::ModelNotFound, message) }
     }
@@ -224,9 +225,9 @@ fn pool_sizes(lane: &Lane, config: &LaneConfig) -> Sizes {
 }
 
 impl Service for Runtime {
-    fn models(&self) -> Vec<ModelCard> {
+    fn models(&self, tenant: u32) -> Vec<ModelCard> {
         let models = self.models.read().unwrap_or_else(PoisonError::into_inner);
-        models.iter().map(|model| model.card.clone()).collect()
+        models.iter().map(|model| model.card_of(tenant)).collect()
     }
 
     fn readiness(&self) -> Readiness {

@@ -295,7 +295,7 @@ async fn models_do_not_mix() {
     while let Some(client) = clients.join_next().await {
         client.unwrap();
     }
-    assert_eq!(bench.runtime.models().iter().map(|card| &*card.id).collect::<Vec<_>>(), [MODEL, "other"]);
+    assert_eq!(bench.runtime.models(0).iter().map(|card| &*card.id).collect::<Vec<_>>(), [MODEL, "other"]);
     bench.assert_nothing_left();
     assert_eq!(observed.violations.load(SeqCst), 0);
 }

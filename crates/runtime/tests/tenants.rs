@@ -5,7 +5,7 @@ mod common;
 
 use common::{Bench, config, request, script};
 use plimsoll_api::error::Reason;
-use plimsoll_api::service::{GenerateRequest, Priority, Urgency};
+use plimsoll_api::service::{GenerateRequest, Priority, Service, Urgency};
 use plimsoll_runtime::{Class, LaneConfig, TenantLimits};
 use std::time::Duration;
 
@@ -88,4 +88,15 @@ async fn a_key_asks_for_no_more_continuations_than_it_may_have() {
         assert!(error.message.contains(&format!("1 to {most}")), "{error:?}");
         assert!(bench.run(asked(most)).await.is_ok());
     }
+}
+
+#[tokio::test]
+async fn a_card_says_how_many_continuations_its_reader_may_have() {
+    let bench = Bench::new(script(), three());
+    let [all, limited, batch, unknown] = [0, 1, 2, 9].map(|tenant| bench.runtime.models(tenant)[0].choices);
+    assert_eq!(limited, 1);
+    assert!(all > 1 && [batch, unknown] == [all; 2], "{all} {batch} {unknown}");
+    let too_many = GenerateRequest { n: 2, ..of(1, Urgency::default()) };
+    let error = bench.run(too_many).await.unwrap_err();
+    assert_eq!((error.reason, error.param.as_deref()), (Reason::InvalidRequest, Some("n")));
 }

@@ -69,8 +69,8 @@ async fn answer<D: Dialect>(
     let body = body::read(request, &app).await?;
     let caller = Caller { request_id: exchange.request_id(), tenant, urgency };
     let limits = Limits { max_choices: app.config.max_choices };
-    let job =
-        read(&body, &app.service.models(), caller, limits).map_err(|error| still_loading(&app, error))?;
+    let job = read(&body, &app.service.models(tenant), caller, limits)
+        .map_err(|error| still_loading(&app, error))?;
     let share = body.becomes(job.bytes());
     exchange.concerns(&job.model);
     let reply = Reply::<D>::new(&job);

@@ -102,7 +102,7 @@ impl ScriptedService {
 }
 
 impl Service for ScriptedService {
-    fn models(&self) -> Vec<ModelCard> {
+    fn models(&self, _tenant: u32) -> Vec<ModelCard> {
         self.cards.clone()
     }
 
