@@ -25,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 /// Few, because only operators and their probes come here.
 const MAX_CONNECTIONS: usize = 256;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a connection may ask for nothing: idle ones must not keep a probe waiting longer than probes wait.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A running control plane; ends when dropped.
 pub struct Control {
@@ -54,7 +56,8 @@ pub fn spawn(listener: TcpListener, service: Arc<dyn Service>, metrics: Arc<Metr
         let _inside = runtime.enter();
         tokio::net::TcpListener::from_std(listener)?
     };
-    let connections = Connections { most: MAX_CONNECTIONS, ..Connections::default() };
+    let connections =
+        Connections { most: MAX_CONNECTIONS, header_timeout: HEADER_TIMEOUT, ..Connections::default() };
     let drain = Drain { timeout: DRAIN_TIMEOUT, ..Drain::default() };
     let thread = thread::Builder::new()
         .name("plimsoll-control".to_owned())

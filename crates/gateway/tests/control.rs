@@ -10,6 +10,7 @@ use plimsoll_telemetry::Metrics;
 use plimsoll_testkit::service::ScriptedService;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[tokio::test]
 async fn metrics_and_health() {
@@ -47,4 +48,19 @@ fn it_answers_while_every_thread_of_the_gateway_is_busy() {
         .unwrap();
     let answer = std::io::read_to_string(socket).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+}
+
+/// However many connections ask for nothing, a probe is answered while it still waits.
+#[tokio::test]
+async fn idle_connections_do_not_keep_a_probe_waiting() {
+    let service = Arc::new(ScriptedService::saying(&["x"]));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let control = control::spawn(listener, service, Metrics::new()).unwrap();
+    let mut idle = Vec::new();
+    for _ in 0..300 {
+        idle.push(tokio::net::TcpStream::connect(control.address()).await.unwrap());
+    }
+    let probe = async { Client::connect(control.address()).await.send(Request::get("/health")).await.status };
+    let status = tokio::time::timeout(Duration::from_secs(20), probe).await.expect("an answer");
+    assert_eq!(status, 200);
 }
