@@ -133,11 +133,10 @@ impl<T: Number> AlignedBuf<T> {
 /// that has none to give serves plain pages.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn advise_huge_pages(start: NonNull<u8>, bytes: usize) {
-    let whole_pages = bytes - bytes % HUGE_PAGE;
-    // SAFETY: the range is whole pages inside a block that was just allocated, and this advice never changes what is in
-    // them.
-    let _refused =
-        unsafe { rustix::mm::madvise(start.as_ptr().cast(), whole_pages, rustix::mm::Advice::LinuxHugepage) };
+    use rustix::mm::{Advice, madvise};
+    let (start, whole_pages) = (start.as_ptr().cast(), bytes - bytes % HUGE_PAGE);
+    // SAFETY: the range is whole pages inside a block that was just allocated; this advice never changes what they hold.
+    let _refused = unsafe { madvise(start, whole_pages, Advice::LinuxHugepage) };
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]

@@ -230,10 +230,9 @@ impl<T> Ring<T> {
         // `head` had not moved, so until now the slot was filled at `head` and no push could claim position `tail`;
         // none can before the stamp below, so `tail` is still what was read and this is its only writer.
         self.tail.store(tail.wrapping_add(1), Relaxed);
+        let value = MaybeUninit::new(value);
         // SAFETY: moving `head` off a filled slot made this thread the owner of its value.
-        let oldest = slot
-            .value
-            .with_mut(|cell| unsafe { std::mem::replace(&mut *cell, MaybeUninit::new(value)).assume_init() });
+        let oldest = slot.value.with_mut(|cell| unsafe { cell.replace(value).assume_init() });
         slot.stamp.store(filled_at(tail), Release);
         Ok(oldest)
     }
