@@ -193,6 +193,12 @@ impl Runtime {
         models.iter().for_each(|model| visit(&model.lane.shared));
     }
 
+    /// Whether there are models, and the lane of every one has failed for good.
+    fn is_dead(&self) -> bool {
+        let models = self.models.read().unwrap_or_else(PoisonError::into_inner);
+        !models.is_empty() && models.iter().all(|model| model.lane.is_gone())
+    }
+
     fn find(&self, name: &str) -> Option<Arc<Served>> {
         let models = self.models.read().unwrap_or_else(PoisonError::into_inner);
         models.iter().find(|model| model.card.id == name).cloned()
@@ -200,6 +206,11 @@ impl Runtime {
 
     fn model(&self, name: &str) -> Result<Arc<Served>, Error> {
         match (self.find(name), self.readiness()) {
+            (Some(model), _) if model.lane.is_gone() && self.readiness.load(SeqCst) == READY => {
+                let message =
+                    format!("the engine of `{name}` has failed for good; the server has to be restarted");
+                Err(Error::new(Reason::Engine, message))
+            }
             (_, Readiness::Draining) => Err(draining()),
             (Some(model), Readiness::Ready) => Ok(model),
             (_, Readiness::Loading) => {
@@ -233,7 +244,7 @@ impl Service for Runtime {
     fn readiness(&self) -> Readiness {
         match self.readiness.load(SeqCst) {
             LOADING => Readiness::Loading,
-            READY => Readiness::Ready,
+            READY if !self.is_dead() => Readiness::Ready,
             _ => Readiness::Draining,
         }
     }

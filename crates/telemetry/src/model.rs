@@ -148,7 +148,7 @@ impl ModelMetrics {
             prefix_computed: prefix.with_label_values(&["computed"]),
             generated_tokens: new.counter("plimsoll_generated_tokens_total", "Tokens generated."),
             step_panics: new
-                .counter("plimsoll_step_panics_total", "Steps that panicked; the lane was rebuilt."),
+                .counter("plimsoll_step_panics_total", "Times a lane panicked, in a step or between steps, and went on."),
             predicted: new.histogram(
                 "plimsoll_predicted_seconds",
                 "Time to the first token that all but a few are predicted not to pass, of those that had one.",

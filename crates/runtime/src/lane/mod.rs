@@ -176,6 +176,11 @@ impl Lane {
         }
     }
 
+    /// Whether its thread has ended; before a drain, by a failure.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.shared.is_at(Phase::Gone)
+    }
+
     /// Goes on to `phase`. Returns at once; [`Lane::join`] waits.
     pub(crate) fn go(&self, phase: Phase) {
         self.shared.go(phase);
@@ -198,7 +203,7 @@ impl Lane {
         if let Some(thread) = thread
             && thread.join().is_err()
         {
-            tracing::error!("a lane's thread panicked outside a step");
+            tracing::error!("a lane's thread panicked and could not go on");
         }
     }
 }

@@ -25,6 +25,11 @@ impl Roster {
         self.requests.is_empty()
     }
 
+    /// How many sequences it ever took in.
+    pub(super) fn taken(&self) -> u64 {
+        self.next
+    }
+
     pub(super) fn requests(&self) -> &[Request] {
         &self.requests
     }

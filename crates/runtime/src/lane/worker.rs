@@ -16,7 +16,7 @@ use plimsoll_model::engine::{Engine, Logits, Span, StepError};
 use plimsoll_sched::{Class, CostModel, Event, Limits, LogitRows, Plan, PlannedSpan, Planner};
 use plimsoll_telemetry::{KvBlocks, Step};
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
@@ -32,14 +32,14 @@ pub(super) fn run(
     shared: &Shared,
     ready: &SyncSender<Result<(), String>>,
 ) {
-    let _last = Last { shared };
+    let _last = Last { name: parts.name.clone(), shared };
     // Below the gateway's threads: a new arrival is looked at while a step computes. Where the system cannot, it is
     // slower to answer under load, no more.
     if let Err(error) = plimsoll_host::thread::set_nice(NICE) {
         tracing::debug!("the lane keeps the normal priority: {error}");
     }
     let mut parts = parts;
-    let cost = match seed(&mut parts, &limits) {
+    let seed = match seed(&mut parts, &limits) {
         Ok(cost) => cost,
         Err(why) => {
             ready.send(Err(why)).ok();
@@ -47,8 +47,7 @@ pub(super) fn run(
         }
     };
     let sequences = shared.gate.bounds().sequences as usize;
-    let (mut planner, mut plan) = (Planner::new(limits, cost, shared.snapshot.clone()), Plan::default());
-    planner.reserve(sequences, &mut plan);
+    let (planner, plan) = planner(&limits, &seed, shared);
     let mut worker = Worker {
         name: parts.name,
         shedder: Shedder::new(&*parts.engine),
@@ -57,6 +56,8 @@ pub(super) fn run(
         ends: parts.ends,
         turnstile: parts.turnstile,
         planner,
+        limits,
+        seed,
         store,
         shared,
         roster: Roster::with_room(sequences),
@@ -65,11 +66,26 @@ pub(super) fn run(
         shared_tokens: 0,
         stall: Stall::now(),
         conductor: Conductor::default(),
-        max_seqs: limits.max_seqs,
     };
     worker.publish();
     ready.send(Ok(())).ok();
-    worker.serve();
+    let mut began_anew = None;
+    while let Err(panic) = catch_unwind(AssertUnwindSafe(|| worker.serve())) {
+        // A lane that fails before it took anything in would do so for ever.
+        let taken = worker.roster.taken();
+        if began_anew.replace(taken) == Some(taken) {
+            resume_unwind(panic);
+        }
+        worker.begin_anew(&message(&*panic));
+    }
+}
+
+/// A planner with nothing to do, and a plan with room for what it will decide.
+fn planner(limits: &Limits, seed: &CostModel, shared: &Shared) -> (Planner, Plan) {
+    let (mut planner, mut plan) =
+        (Planner::new(*limits, seed.clone(), shared.snapshot.clone()), Plan::default());
+    planner.reserve(shared.gate.bounds().sequences as usize, &mut plan);
+    (planner, plan)
 }
 
 fn seed(parts: &mut LaneParts, limits: &Limits) -> Result<CostModel, String> {
@@ -87,6 +103,7 @@ fn seed(parts: &mut LaneParts, limits: &Limits) -> Result<CostModel, String> {
 
 /// Whatever ends the thread: nobody is let in any more, and nobody waits for it.
 struct Last<'a> {
+    name: String,
     shared: &'a Shared,
 }
 
@@ -94,6 +111,10 @@ impl Drop for Last<'_> {
     fn drop(&mut self) {
         self.shared.go(Phase::Gone);
         self.shared.empty_mailbox();
+        if std::thread::panicking() {
+            self.shared.metrics.set_queue(0, 0);
+            tracing::error!(model = self.name, "the lane is dead; restart the server to have the model back");
+        }
     }
 }
 
@@ -103,6 +124,9 @@ struct Worker<'a> {
     ends: Vec<u32>,
     turnstile: Arc<Turnstile>,
     planner: Planner,
+    limits: Limits,
+    /// What was known of steps before the first one.
+    seed: CostModel,
     store: Store,
     shared: &'a Shared,
     roster: Roster,
@@ -115,7 +139,6 @@ struct Worker<'a> {
     shared_tokens: usize,
     stall: Stall,
     conductor: Conductor,
-    max_seqs: usize,
 }
 
 impl Worker<'_> {
@@ -298,6 +321,26 @@ impl Worker<'_> {
         self.roster.events.insert(0, Event::StepFailed);
     }
 
+    /// After a panic outside a step, nothing that was planned can be relied on: all requests that the lane has are lost,
+    /// and it goes on as it began. What is in the mailbox waits, and is served.
+    fn begin_anew(&mut self, why: &str) {
+        let requests = self.roster.requests().len();
+        tracing::error!(model = self.name, panic = true, requests, "the lane failed between steps: {why}");
+        self.shared.metrics.step_panicked();
+        let error = Error::new(Reason::Engine, "the engine failed while it had this request; send it again");
+        self.roster.fail_all(&error);
+        self.roster.events.clear();
+        (self.planner, self.plan) = planner(&self.limits, &self.seed, self.shared);
+        self.conductor = Conductor::default();
+        self.store.clear();
+        self.publish();
+        self.engine.recover();
+        // The new planner takes all blocks for untouched.
+        self.engine.release_blocks(&(0..).take(self.limits.blocks).collect::<Vec<_>>());
+        self.shedder = Shedder::new(&*self.engine);
+        self.stall = Stall::now();
+    }
+
     fn record(&self, took: Duration, generated_tokens: usize) {
         let sequences = self.plan.spans.len();
         let of_prompt = |span: &PlannedSpan| {
@@ -313,7 +356,7 @@ impl Worker<'_> {
     fn publish(&self) {
         self.shedder.publish(&self.shared.spare, &self.planner);
         let (shared, metrics) = (self.shared, &self.shared.metrics);
-        let limit = (shared.gate.limit() as usize).saturating_sub(self.max_seqs);
+        let limit = (shared.gate.limit() as usize).saturating_sub(self.limits.max_seqs);
         metrics.set_queue(shared.snapshot.waiting() + shared.mailbox.len(), limit);
         metrics.set_queue_cursor(shared.mailbox.popped());
         metrics.set_running(shared.snapshot.running());

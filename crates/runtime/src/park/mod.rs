@@ -139,6 +139,11 @@ impl Store {
         self.shared.lock().discard(slot);
     }
 
+    /// Nobody wants anything any more.
+    pub(crate) fn clear(&self) {
+        self.shared.lock().clear();
+    }
+
     /// Brings the bytes of `slots` to memory and keeps them there for `seq`, until [`Store::release`]. The answer is
     /// among the news.
     pub(crate) fn fetch(&self, seq: SeqId, slots: &[u32]) {

@@ -150,6 +150,16 @@ impl State {
         }
     }
 
+    /// Forgets all slots, and who waits for any.
+    pub(super) fn clear(&mut self) {
+        (0..self.slots.len()).for_each(|slot| self.discard(slot as u32));
+        self.pinned.clear();
+        self.pins.fill(0);
+        self.fetches.clear();
+        self.order.clear();
+        self.news.clear();
+    }
+
     /// The entry in the order of the slot that may go to the file: the one that came longest ago.
     fn oldest(&self) -> Option<(usize, Arc<Buffer>)> {
         let may_go = |slot: u32| self.bytes(slot).filter(|_| !self.is_pinned(slot));

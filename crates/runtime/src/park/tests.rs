@@ -130,6 +130,26 @@ fn what_memory_has_no_room_for_goes_to_the_file_and_comes_back() {
 }
 
 #[test]
+fn a_store_that_was_cleared_is_as_a_new_one() {
+    let disk = Disk::new(100 * BLOCK);
+    let store = store(4, 40, Some(&disk));
+    for round in 0..3 {
+        (0..40).for_each(|slot| save_patiently(&store, slot, slot as u8 + round));
+        assert_eq!(fetch(&store, 1, &[0, 1]), Event::Fetched(SeqId(1)));
+        store.fetch(SeqId(2), &[20, 30]);
+        store.clear();
+        assert_eq!(fetch(&store, 3, &[0]), Event::ParkLost(SeqId(3)));
+        // The stager may have one in its hands still.
+        while store.used() != (0, 0) {
+            std::thread::yield_now();
+        }
+        // What was kept in memory for the first one would leave no room.
+        (0..40).for_each(|slot| save_patiently(&store, slot, slot as u8));
+        store.clear();
+    }
+}
+
+#[test]
 fn what_is_fetched_stays_in_memory_until_it_is_released() {
     let disk = Disk::new(100 * BLOCK);
     let store = store(4, 40, Some(&disk));
@@ -159,6 +179,10 @@ fn a_full_or_failing_disk_loses_only_what_it_should_have_kept() {
     let failing = store(4, 40, Some(&disk));
     (0..10).for_each(|slot| save_patiently(&failing, slot, slot as u8));
     disk.reads.store(0, SeqCst);
+    // Until then the stager goes on making room.
+    while 4 * failing.used().0 > 3 * 4 {
+        std::thread::yield_now();
+    }
     let in_memory = (0..10).find(|&slot| peek(&failing, slot).is_some()).unwrap();
     let in_file = (0..10).find(|&slot| peek(&failing, slot).is_none()).unwrap();
     assert_eq!(fetch(&failing, 1, &[in_memory, in_file]), Event::ParkLost(SeqId(1)));

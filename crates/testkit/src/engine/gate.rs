@@ -29,6 +29,11 @@ impl StepGate {
         self.change(|state| state.is_open = true);
     }
 
+    /// Lets no step run from now on.
+    pub fn close(&self) {
+        self.change(|state| (state.is_open, state.allowed) = (false, 0));
+    }
+
     /// Waits until a step stands at the gate and may not run.
     pub fn wait_until_blocked(&self) {
         drop(self.wait(|state| state.waiting > 0 && state.allowed == 0));
