@@ -58,7 +58,12 @@ impl Host {
 
     /// The memory this process has. `None` when the machine does not say.
     pub fn resident(&self) -> Option<Resident> {
-        memory::resident(self)
+        memory::resident(self, "self")
+    }
+
+    /// The memory another process has. `None` when there is none of that number, or the machine does not say.
+    pub fn resident_of(&self, process: u32) -> Option<Resident> {
+        memory::resident(self, &process.to_string())
     }
 
     /// How hard it is to get memory. `None` when the machine does not say.

@@ -50,8 +50,8 @@ pub(crate) fn read(host: &Host) -> Option<Memory> {
     Some(memory)
 }
 
-pub(crate) fn resident(host: &Host) -> Option<Resident> {
-    let status = host.read("proc/self/status")?;
+pub(crate) fn resident(host: &Host, process: &str) -> Option<Resident> {
+    let status = host.read(format!("proc/{process}/status"))?;
     let now = kibibytes(&status, "VmRSS")?;
     Some(Resident { now, peak: kibibytes(&status, "VmHWM").unwrap_or(now).max(now) })
 }
@@ -139,9 +139,10 @@ mod tests {
             ("Name:\tx\n", None),
         ];
         for (status, expected) in cases {
-            let (_folder, host) = machine(&[("proc/self/status", status)]);
+            let (_folder, host) = machine(&[("proc/self/status", status), ("proc/7/status", status)]);
             let expected = expected.map(|(now, peak)| Resident { now: now << 10, peak: peak << 10 });
-            assert_eq!(host.resident(), expected);
+            assert_eq!((host.resident(), host.resident_of(7)), (expected, expected));
+            assert_eq!(host.resident_of(8), None);
         }
     }
 

@@ -2,15 +2,16 @@
 
 use crate::client::{Ask, Client};
 use crate::conversation::Writer;
+use crate::cpu;
 use crate::exchange::Exchange;
 use crate::manner::Conduct;
 use crate::openai::{Message, Role};
-use crate::process;
 use crate::prompts::derived;
 use crate::record::{Outcome, Record};
 use crate::workload::{Offer, Plan, Workload};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use plimsoll_host::Host;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
@@ -82,7 +83,7 @@ pub async fn run(
     options: RunOptions,
     watch: &mut dyn Watch,
 ) -> Run {
-    let cpu_before = process::cpu_seconds();
+    let cpu_before = cpu::seconds();
     let mut runner = Runner::new(client, workload, plan, options.round);
     let mut run = Run::default();
     let mut under_way = FuturesUnordered::new();
@@ -113,7 +114,7 @@ pub async fn run(
     memory.read();
     run.rss = memory.readings;
     run.wall = runner.start.elapsed().as_secs_f64();
-    run.cpu = process::cpu_seconds() - cpu_before;
+    run.cpu = cpu::seconds() - cpu_before;
     let offered_until = if run.cut_short { run.wall.min(plan.span) } else { plan.span };
     let last = run.records.iter().map(|record| record.intended).fold(offered_until, f64::max);
     run.window = (last - plan.warmup).max(1e-3);
@@ -153,7 +154,7 @@ impl Memory {
         // Stands for the end of its window, however late it is read.
         let at = self.next.min(Instant::now()).saturating_duration_since(self.start).as_secs_f64();
         self.next += every;
-        self.readings.extend(process::resident(pid).map(|bytes| (at, bytes)));
+        self.readings.extend(Host::this().resident_of(pid).map(|resident| (at, resident.now)));
     }
 }
 

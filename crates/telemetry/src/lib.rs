@@ -13,7 +13,6 @@ pub mod logs;
 mod metrics;
 mod model;
 mod pools;
-mod process;
 
 pub use experiments::{ExperimentMetrics, Requests};
 pub use metrics::{CONTENT_TYPE, Metrics};

@@ -3,7 +3,7 @@
 use crate::experiments::{ExperimentMetrics, Experiments};
 use crate::model::ModelMetrics;
 use crate::pools::{PoolGauge, Pools};
-use crate::process;
+use plimsoll_host::Host;
 use prometheus::{
     Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
@@ -151,8 +151,8 @@ impl Metrics {
         for poll in self.polls.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             poll();
         }
-        if let Some(bytes) = process::resident_bytes() {
-            self.resident.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        if let Some(resident) = Host::this().resident() {
+            self.resident.set(i64::try_from(resident.now).unwrap_or(i64::MAX));
         }
         let mut text = String::new();
         // Writing to a `String` cannot fail, and the encoder refuses only families without metrics, which `gather` leaves out.
