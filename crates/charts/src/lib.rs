@@ -7,6 +7,7 @@
 //! zero. No coordinate that comes out is ever NaN or infinite.
 //!
 //! - [`chart`]: what a chart is made of. [`distribution`]: from samples to histograms and percentile curves.
+//! - [`percentile`]: the figures that tables beside them show.
 //! - `axis`, `ticks`, `number`: from values to places and labels. `thin`: no more points than pixels.
 //! - `draw`, `style`, `xml`: the picture.
 
@@ -15,6 +16,7 @@ mod chart;
 pub mod distribution;
 mod draw;
 mod number;
+pub mod percentile;
 mod style;
 mod thin;
 mod ticks;

@@ -24,7 +24,6 @@ pub mod lengths;
 pub mod manner;
 pub mod openai;
 pub mod over_time;
-pub mod percentile;
 pub mod progress;
 pub mod prompts;
 pub mod record;
@@ -44,4 +43,5 @@ pub use error::LoadError;
 pub use exchange::Exchange;
 /// Names and values of headers.
 pub use hyper::header::{HeaderName, HeaderValue};
+pub use plimsoll_charts::percentile;
 pub use report::Report;

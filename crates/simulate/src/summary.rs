@@ -2,6 +2,7 @@
 
 use crate::fleet::Ran;
 use crate::lane::{End, Request};
+use plimsoll_charts::percentile::Spread;
 use plimsoll_sched::{Promise, Refusal, Terms};
 use serde::Serialize;
 use std::time::Duration;
@@ -47,21 +48,6 @@ pub struct Summary {
     pub steps: u64,
     /// Sequences that had to make way.
     pub preempted: usize,
-}
-
-/// Nearest rank percentiles.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Spread {
-    /// The median.
-    pub p50: f64,
-    /// What nine of ten do not pass.
-    pub p90: f64,
-    /// 95 of 100.
-    pub p95: f64,
-    /// 99 of 100.
-    pub p99: f64,
-    /// The greatest.
-    pub max: f64,
 }
 
 impl Summary {
@@ -146,28 +132,9 @@ impl Summary {
     }
 }
 
-impl Spread {
-    /// `None` of nothing.
-    pub fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_unstable_by(f64::total_cmp);
-        let last = values.len().checked_sub(1)?;
-        let at =
-            |share: f64| values[((share * values.len() as f64).ceil() as usize).saturating_sub(1).min(last)];
-        Some(Self { p50: at(0.5), p90: at(0.9), p95: at(0.95), p99: at(0.99), max: values[last] })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nearest_ranks() {
-        let spread = Spread::of((1..=200).rev().map(f64::from).collect()).unwrap();
-        assert_eq!(spread, Spread { p50: 100.0, p90: 180.0, p95: 190.0, p99: 198.0, max: 200.0 });
-        assert_eq!(Spread::of(Vec::new()), None);
-        assert_eq!(Spread::of(vec![7.0]).unwrap().p50, 7.0);
-    }
 
     #[test]
     fn one_of_a_hundred_may_miss() {

@@ -1,7 +1,8 @@
 //! The table on a terminal.
 
 use super::Report;
-use crate::summary::{Spread, Summary};
+use crate::summary::Summary;
+use plimsoll_charts::percentile::Spread;
 use plimsoll_charts::short;
 use std::fmt;
 
