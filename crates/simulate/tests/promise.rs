@@ -16,6 +16,15 @@ const BURSTY: Script = Script { noise: 0.15, pace: |t| if t % 30.0 < 5.0 { 2.0 }
 const STALLING: Script =
     Script { noise: 0.15, pace: |t| if (t * 7919.0).fract() < 0.01 { 5.0 } else { 1.0 }, ..MACHINE };
 
+const MACHINES: [(&str, Script); 6] = [
+    ("calm", CALM),
+    ("usual", MACHINE),
+    ("noisy", NOISY),
+    ("drift", DRIFTING),
+    ("bursts", BURSTY),
+    ("stalls", STALLING),
+];
+
 /// About the highest rate at which nearly all are let in and kept.
 const CAPACITY: f64 = 4.0;
 
@@ -35,9 +44,8 @@ fn seeded_run(machine: Script, rate: f64, seconds: f64, seed: u64) -> Summary {
 
 #[test]
 fn more_than_it_can_do_is_refused_and_the_rest_is_in_time() {
-    for (name, machine, inside) in
-        [("calm", CALM, 0.99), ("usual", MACHINE, 0.99), ("noisy", NOISY, 0.99), ("drift", DRIFTING, 0.99)]
-    {
+    for (name, machine) in &MACHINES[..4] {
+        let machine = *machine;
         let at_capacity = run(machine, CAPACITY, 200.0);
         for times in [2.0, 4.0] {
             let over = run(machine, CAPACITY * times, 200.0);
@@ -46,7 +54,7 @@ fn more_than_it_can_do_is_refused_and_the_rest_is_in_time() {
                 over.in_promise as f64 >= 0.95 * at_capacity.in_promise as f64,
                 "{name} {times}: {over:?} {at_capacity:?}"
             );
-            assert!(share(over.in_promise, over.accepted) >= inside, "{name} {times}: {over:?}");
+            assert!(share(over.in_promise, over.accepted) >= 0.99, "{name} {times}: {over:?}");
             assert_eq!((over.refused_never, over.refused_full), (0, 0), "{name} {times}: {over:?}");
         }
     }
@@ -54,14 +62,7 @@ fn more_than_it_can_do_is_refused_and_the_rest_is_in_time() {
 
 #[test]
 fn predictions_are_quantiles() {
-    for (name, machine) in [
-        ("calm", CALM),
-        ("usual", MACHINE),
-        ("noisy", NOISY),
-        ("drift", DRIFTING),
-        ("bursts", BURSTY),
-        ("stalls", STALLING),
-    ] {
+    for (name, machine) in MACHINES {
         for rate in [2.0, 12.0] {
             let tally = run(machine, rate, 400.0);
             let kept = tally.share_within_predicted().unwrap_or(0.0);
@@ -161,14 +162,7 @@ fn without_a_promise_only_the_queue_says_no() {
 #[test]
 #[ignore = "figures for a person"]
 fn figures() {
-    for (name, machine) in [
-        ("calm", CALM),
-        ("usual", MACHINE),
-        ("noisy", NOISY),
-        ("drift", DRIFTING),
-        ("bursts", BURSTY),
-        ("stalls", STALLING),
-    ] {
+    for (name, machine) in MACHINES {
         for rate in [2.0, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0, 24.0] {
             let runs: Vec<_> = (0..6).map(|seed| seeded_run(machine, rate, 400.0, seed)).collect();
             let mut t = runs[0].clone();
