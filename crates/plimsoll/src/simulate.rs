@@ -10,8 +10,9 @@ use anyhow::{Context, anyhow, bail, ensure};
 use plimsoll_load::arrivals::Extent;
 use plimsoll_load::trace::{Scaling, Trace};
 use plimsoll_load::workload::{Class as Share, Source, Workload};
-use plimsoll_runtime::{LaneConfig, Promise};
-use plimsoll_sched::{Asked, Bounds, Class, CostModel, Limits, Measured, QueueRule};
+use plimsoll_model::engine::{BLOCK_TOKENS, Shape};
+use plimsoll_runtime::{LaneConfig, Parking, Promise};
+use plimsoll_sched::{Asked, Class, CostModel, Measured};
 use plimsoll_simulate::report::promised;
 use plimsoll_simulate::{Drawn, Fleet, Report, Request, Spec, Spread, Summary, search};
 use std::fs::File;
@@ -25,8 +26,6 @@ const REQUESTS: usize = 10_000;
 const LONGEST: f64 = 1e9;
 /// Most replicas that are simulated.
 const MOST_REPLICAS: usize = 100_000;
-/// Tokens of a KV block.
-const BLOCK: usize = 16;
 
 /// Runs `simulate`.
 pub fn run(command: &Simulate) -> anyhow::Result<()> {
@@ -79,43 +78,32 @@ fn spec(
         let is_right = replicas.iter().all(|replicas| (1..=MOST_REPLICAS).contains(replicas));
         ensure!(is_right, "--{flag} must be from 1 to {MOST_REPLICAS}");
     }
-    let lane = LaneConfig::default();
-    let (sizes, defaults) = (profile.lane, &lane);
+    let (sizes, defaults) = (profile.lane, LaneConfig::default());
     let max_seqs = command.max_seqs.unwrap_or(sizes.max_seqs);
     ensure!((1..=sizes.max_rows).contains(&max_seqs), "--max-seqs must be from 1 to {}", sizes.max_rows);
-    let blocks = command.kv_tokens.map_or(sizes.kv_blocks, |tokens| tokens.div_ceil(BLOCK));
-    ensure!((1..=1 << 24).contains(&blocks), "--kv-tokens must be from 1 to {}", BLOCK << 24);
+    let blocks = command.kv_tokens.map_or(sizes.kv_blocks, |tokens| tokens.div_ceil(BLOCK_TOKENS));
+    ensure!((1..=1 << 24).contains(&blocks), "--kv-tokens must be from 1 to {}", BLOCK_TOKENS << 24);
     let queue = command.queue.unwrap_or(defaults.queue);
     ensure!((1..=65_536).contains(&queue), "--queue must be from 1 to 65536");
-    let wait = promise.ttft.or(promise.e2e);
-    let limits = Limits {
-        max_seqs,
-        max_rows: sizes.max_rows,
-        max_logits: sizes.max_rows,
+    // Nothing is parked: what moving blocks takes was not measured.
+    let parking = Parking { memory: 0, ..Parking::default() };
+    let lane = LaneConfig { max_seqs, queue, promise, parking, ..defaults };
+    let shape = Shape {
+        // No step is computed.
+        vocab: 1,
         context: sizes.context,
         blocks,
-        step_budget: defaults.step_budget,
-        park_blocks: 0,
-        park_move: Duration::ZERO,
-        park_ahead: 0,
-        quantile: promise.quantile,
-        queue: QueueRule { configured: queue, wait, ..QueueRule::default() },
+        max_rows: sizes.max_rows,
+        max_logits: sizes.max_rows,
     };
-    let slab = (blocks * BLOCK) as u64;
-    let most = u64::from(limits.queue.policy.most(queue)) + max_seqs as u64;
-    let bounds = Bounds {
-        sequences: u32::try_from(most)?.min((1 << 23) - 1),
-        tokens: slab.saturating_mul(u64::from(defaults.kv_overcommit)).min((1 << 40) - 1),
-        per_tenant: u32::MAX,
-    };
-    let cost = CostModel::measured(measured);
+    let (limits, bounds) = lane.sizes(&shape, 0);
     Ok(Spec {
         limits,
         bounds,
-        tenants: 1,
+        tenants: lane.tenants,
         promise,
-        cost,
-        expected_output: defaults.expected_output,
+        cost: CostModel::measured(measured),
+        expected_output: lane.expected_output,
         check: false,
     })
 }

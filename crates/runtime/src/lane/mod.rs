@@ -5,6 +5,7 @@
 //! - [`roster`]: the requests the thread has.
 //! - [`moves`]: blocks are copied, parked and brought back, before a step.
 //! - [`deliver`]: from logits to tokens in the rings.
+//! - [`sizes`]: how much of everything it has.
 //! - [`stall`]: steps that begin later than they could.
 //! - [`spare`]: memory of blocks that no sequence needs, and how it goes back.
 //! - [`warm_up`]: what steps cost, measured before serving.
@@ -13,6 +14,7 @@ mod bell;
 mod deliver;
 mod moves;
 mod roster;
+mod sizes;
 mod spare;
 mod stall;
 mod warm_up;
@@ -21,14 +23,14 @@ mod worker;
 pub(crate) use bell::Bell;
 pub(crate) use spare::Spare;
 
-use crate::config::{LaneConfig, Parking};
-use crate::experiment::{Trials, most_waiting};
-use crate::park::{Sizes, Store};
+use crate::config::LaneConfig;
+use crate::experiment::Trials;
+use crate::park::Store;
 use crate::request::Request;
 use crate::turnstile::Turnstile;
 use plimsoll_model::engine::{BLOCK_TOKENS, Engine};
 use plimsoll_ring::Ring;
-use plimsoll_sched::{Bounds, Door, Gate, Limits, QueueRule, Snapshot};
+use plimsoll_sched::{Door, Gate, Limits, Snapshot};
 use plimsoll_telemetry::ModelMetrics;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -120,9 +122,9 @@ impl Lane {
     /// # Errors
     /// When the thread could not be started, or the engine failed in the warm-up: why.
     pub(crate) fn start(mut parts: LaneParts) -> Result<Self, String> {
-        let limits = limits(&*parts.engine, &parts.config);
+        let (shape, block_bytes) = (parts.engine.shape(), parts.engine.block_bytes());
+        let (limits, bounds) = parts.config.sizes(shape, block_bytes);
         let snapshot = Arc::<Snapshot>::default();
-        let bounds = bounds(&limits, &parts.config);
         let places = u32::try_from(limits.max_seqs).unwrap_or(u32::MAX);
         let door = Door { bounds, places, tenants: parts.config.tenants };
         let gate = Gate::new(door, snapshot.clone());
@@ -142,7 +144,7 @@ impl Lane {
             phase: AtomicU8::new(Phase::Open as u8),
         });
         let folder = parts.config.parking.folder.as_deref();
-        let sizes = park_sizes(&*parts.engine, &parts.config.parking);
+        let sizes = parts.config.parking.sizes(block_bytes);
         let store = Store::open(sizes, folder, shared.bell.clone()).map_err(|error| {
             let folder = folder.map(|folder| folder.display().to_string()).unwrap_or_default();
             format!("no file for parked KV blocks can be made in `{folder}`: {error}")
@@ -212,54 +214,5 @@ impl Drop for Lane {
     fn drop(&mut self) {
         self.go(Phase::Stopping);
         self.join();
-    }
-}
-
-/// The parking store's sizes in blocks.
-fn park_sizes(engine: &dyn Engine, config: &Parking) -> Sizes {
-    let block = engine.block_bytes().max(1);
-    let most = u32::MAX as usize / 2;
-    let file = if config.folder.is_some() { config.file / block as u64 } else { 0 };
-    let file = usize::try_from(file).unwrap_or(most).min(most);
-    Sizes { block, memory: (config.memory / block).min(most), file }
-}
-
-/// Bytes per second at which blocks are thought to go to the parking store and come back.
-const PARK_RATE: f64 = 1e9;
-
-fn limits(engine: &dyn Engine, config: &LaneConfig) -> Limits {
-    let shape = engine.shape();
-    let park = park_sizes(engine, &config.parking);
-    let max_seqs = config.max_seqs.min(shape.max_rows).min(shape.max_logits).max(1);
-    Limits {
-        max_seqs,
-        max_rows: shape.max_rows,
-        max_logits: shape.max_logits,
-        context: shape.context,
-        blocks: shape.blocks,
-        step_budget: config.step_budget,
-        park_blocks: park.slots(),
-        park_ahead: config.parking.ahead,
-        park_move: Duration::from_secs_f64(park.block as f64 / PARK_RATE),
-        quantile: config.promise.quantile,
-        queue: queue_rule(config),
-    }
-}
-
-fn queue_rule(config: &LaneConfig) -> QueueRule {
-    let wait = config.promise.ttft.or(config.promise.e2e);
-    QueueRule { policy: config.queue_policy, configured: config.queue, wait }
-}
-
-fn bounds(limits: &Limits, config: &LaneConfig) -> Bounds {
-    let slab = (limits.blocks * BLOCK_TOKENS) as u64;
-    let waiting = most_waiting((config.queue_policy, config.queue), &config.experiments);
-    let sequences = limits.max_seqs as u64 + u64::from(waiting);
-    let most = slab.saturating_mul(u64::from(config.kv_overcommit.max(1)));
-    let tokens = config.max_queue_tokens.map_or(most, |waiting| most.min(slab.saturating_add(waiting)));
-    Bounds {
-        sequences: u32::try_from(sequences).unwrap_or(u32::MAX).min((1 << 23) - 1),
-        tokens: tokens.min((1 << 40) - 1),
-        per_tenant: config.per_tenant,
     }
 }

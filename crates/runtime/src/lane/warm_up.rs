@@ -68,7 +68,7 @@ mod tests {
     fn nothing_is_left_of_it() {
         for measures in [true, false] {
             let mut engine = ScriptedEngine::new(Script::new(300, 40, 97..123));
-            let limits = super::super::limits(&engine, &crate::LaneConfig::default());
+            let (limits, _) = crate::LaneConfig::default().sizes(engine.shape(), engine.block_bytes());
             if measures {
                 measure(&mut engine, &limits).unwrap();
             } else {
