@@ -4,7 +4,7 @@ mod toy;
 
 use plimsoll_sched::Class;
 use plimsoll_sched::{
-    Arrival, CostModel, Deadlines, Event, Limits, LogitRows, Plan, Planner, SeqId, Snapshot,
+    Arrival, CostModel, Deadlines, Event, Expected, Limits, LogitRows, Plan, Planner, SeqId, Snapshot,
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -42,21 +42,24 @@ proptest! {
     }
 }
 
-fn planner(max_seqs: usize, blocks: usize, budget: Duration) -> Planner {
-    let limits = Limits {
+fn limits_of(max_seqs: usize, blocks: usize, step_budget: Duration) -> Limits {
+    Limits {
         max_seqs,
         max_rows: 512,
         max_logits: 64,
         context: 1024,
         blocks,
-        step_budget: budget,
+        step_budget,
         park_blocks: 0,
         park_move: Duration::ZERO,
         park_ahead: 0,
         quantile: 0.99,
         queue: plimsoll_sched::QueueRule::default(),
-    };
-    Planner::new(limits, CostModel::default(), Arc::new(Snapshot::default()))
+    }
+}
+
+fn planner(max_seqs: usize, blocks: usize, budget: Duration) -> Planner {
+    Planner::new(limits_of(max_seqs, blocks, budget), CostModel::default(), Arc::default())
 }
 
 fn arrived(seq: u64, prompt: usize, max_len: usize) -> Event {
@@ -134,6 +137,33 @@ fn a_continuation_outlives_the_time_for_the_first_token() {
     }
     planner.step(ms(100), [DONE], &mut plan);
     assert_eq!(plan.expired, [SeqId(0), SeqId(1)], "the last token has a time too");
+}
+
+/// Nor does it count as a first token that came later than predicted, which would have others refused.
+#[test]
+fn a_continuation_teaches_nothing_of_predictions() {
+    let ms = Duration::from_millis;
+    let learned = |continuation: bool| {
+        let snapshot = Arc::new(Snapshot::default());
+        let mut planner = Planner::new(limits_of(1, 64, ms(50)), CostModel::default(), snapshot.clone());
+        let mut plan = Plan::default();
+        let Event::Arrived(arrival) = arrived(1, 20, 100) else { unreachable!() };
+        let expected = Some(Expected { at: ms(0), first: ms(30), at_most: ms(60) });
+        let arrival = Arrival { deadlines: Deadlines { expected, ..Deadlines::default() }, ..arrival };
+        let fork_of = continuation.then_some(SeqId(0));
+        planner.step(ms(0), [arrived(0, 20, 100), Event::Arrived(Arrival { fork_of, ..arrival })], &mut plan);
+        planner.step(ms(30), [DONE], &mut plan);
+        planner.step(ms(900), [DONE, Event::Finished(SeqId(0))], &mut plan);
+        planner.step(ms(930), [DONE], &mut plan);
+        assert!(plan.spans[0].start >= 20, "it had its first token: {plan:?}");
+        snapshot.view().allowance
+    };
+    let new = Arc::new(Snapshot::default());
+    Planner::new(limits_of(1, 64, ms(50)), CostModel::default(), new.clone());
+    let standard =
+        |[near, far]: [[f64; Class::COUNT]; 2]| (near[Class::Standard.index()], far[Class::Standard.index()]);
+    assert_eq!(standard(learned(true)), standard(new.view().allowance));
+    assert!(standard(learned(false)) > standard(new.view().allowance), "the test sees what is learned");
 }
 
 #[test]

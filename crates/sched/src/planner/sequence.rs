@@ -92,6 +92,9 @@ impl Sequence {
     pub(super) fn new(arrival: Arrival, tables: Tables) -> Self {
         let Tables { blocks, parked } = tables;
         debug_assert!(blocks.is_empty() && parked.slots().is_empty());
+        // What was predicted is the first token of the request: those of continuations that wait for a place teach nothing.
+        let expected = arrival.deadlines.expected.filter(|_| arrival.fork_of.is_none());
+        let deadlines = Deadlines { expected, ..arrival.deadlines };
         Self {
             id: arrival.seq,
             place: Place::Waiting,
@@ -109,7 +112,7 @@ impl Sequence {
             parked,
             fetch: Fetch::No,
             loaded_in: 0,
-            deadlines: arrival.deadlines,
+            deadlines,
             planned: 0,
             visited: 0,
             first_at: None,
