@@ -84,3 +84,66 @@ impl<M: Machine> Fleet<M> {
 
 /// Requests between two words on the progress.
 const EVERY: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_sched::{Asked, Bounds, CostModel, Limits, Load, Promise, QueueRule};
+    use std::time::Duration;
+
+    /// Every step takes as long.
+    struct Steady;
+
+    impl Machine for Steady {
+        fn seconds(&mut self, _: Load, _: f64) -> f64 {
+            0.01
+        }
+    }
+
+    fn spec() -> Spec {
+        let limits = Limits {
+            max_seqs: 4,
+            max_rows: 512,
+            max_logits: 64,
+            context: 1024,
+            blocks: 256,
+            step_budget: Duration::from_millis(50),
+            park_blocks: 0,
+            park_move: Duration::ZERO,
+            park_ahead: 0,
+            quantile: 0.99,
+            queue: QueueRule { configured: 256, ..QueueRule::default() },
+        };
+        let bounds = Bounds { sequences: 260, tokens: 1 << 30, per_tenant: u32::MAX };
+        let (promise, cost) = (Promise::default(), CostModel::default());
+        Spec { limits, bounds, tenants: 1, promise, cost, expected_output: 256, check: true }
+    }
+
+    /// One long and one short answer in turn.
+    fn requests() -> Vec<Request> {
+        let request = |i: usize| Request {
+            at: 0.1 * i as f64,
+            prompt: 20,
+            output: if i.is_multiple_of(2) { 100 } else { 5 },
+            asked: Asked::default(),
+            tenant: 0,
+        };
+        (0..100).map(request).collect()
+    }
+
+    #[test]
+    fn requests_go_where_the_fewest_tokens_are_or_in_turn() {
+        let run = |replicas, spread| {
+            Fleet::new(&spec(), replicas, spread, |_| Steady).run(&requests(), &mut |_| {})
+        };
+        let rows = |ran: &Ran| ran.work.iter().map(|work| work.rows).collect::<Vec<_>>();
+        let turns = run(2, Spread::RoundRobin);
+        assert_eq!(rows(&turns), [50 * 100, 50 * 5], "all the long ones, and all the short ones");
+        let even = rows(&run(2, Spread::LeastTokens));
+        assert!(even.iter().all(|&rows| rows > 2000) && even.iter().sum::<u64>() == 50 * 105, "{even:?}");
+        for spread in [Spread::RoundRobin, Spread::LeastTokens] {
+            assert_eq!(rows(&run(1, spread)), [50 * 105]);
+            assert_eq!(run(3, spread), run(3, spread));
+        }
+    }
+}
