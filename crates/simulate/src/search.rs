@@ -11,8 +11,8 @@ pub struct Search {
     pub holds: Option<usize>,
 }
 
-/// Doubles from one replica until the promise holds, `most` do not hold it or more do not help, then bisects. `run` says what so many replicas
-/// make of the load; that more of them never make less of it is taken for granted.
+/// Doubles from one replica until the promise holds, `most` do not hold it or more do not help, then bisects. `run` says what so
+/// many replicas make of the load; that more of them never make less of it is taken for granted.
 ///
 /// # Errors
 /// What `run` fails with.
@@ -51,10 +51,12 @@ pub fn search<E>(
     Ok(found)
 }
 
-/// Whether the last doubling changed nothing, with nobody refused: what misses the promise does so by itself.
-fn is_vain(tried: &[Summary]) -> bool {
+/// Whether the last doubling changed nothing, with nobody refused whom more replicas have room or time for: what misses the
+/// promise does so by itself.
+pub(crate) fn is_vain(tried: &[Summary]) -> bool {
     let [.., before, last] = tried else { return false };
-    last.in_promise <= before.in_promise && before.refused() == 0
+    let is_full = last.refused_full != before.refused_full;
+    last.in_promise <= before.in_promise && before.refused_late == 0 && !is_full
 }
 
 #[cfg(test)]
@@ -86,9 +88,28 @@ mod tests {
 
     #[test]
     fn what_more_cannot_help_is_not_tried_for_ever() {
-        let run =
-            |_| Ok::<_, Infallible>(Summary { offered: 100, in_promise: 80, late: 20, ..Summary::default() });
-        let Ok(found) = search(0.99, 1024, run);
-        assert_eq!((found.holds, found.tried.len()), (None, 2));
+        let all = Summary { offered: 100, in_promise: 80, ..Summary::default() };
+        for missed in [
+            Summary { late: 20, ..all.clone() },
+            // Longer than the context; and late on an idle server.
+            Summary { refused_full: 20, ..all.clone() },
+            Summary { refused_never: 20, ..all.clone() },
+        ] {
+            let Ok(found) = search(0.99, 1024, |_| Ok::<_, Infallible>(missed.clone()));
+            assert_eq!((found.holds, found.tried.len()), (None, 2), "{missed:?}");
+        }
+        let late = Summary { refused_late: 20, ..all.clone() };
+        let Ok(found) = search(0.99, 1024, |_| Ok::<_, Infallible>(late.clone()));
+        assert_eq!(found.tried.len(), 11, "as many as are allowed");
+        let full = |replicas: usize| {
+            let refused_full = if replicas >= 8 { 0 } else { 20 + 8 / replicas };
+            Ok::<_, Infallible>(Summary {
+                in_promise: 80_usize.max(100 - refused_full),
+                refused_full,
+                ..all.clone()
+            })
+        };
+        let Ok(found) = search(0.99, 1024, full);
+        assert_eq!(found.holds, Some(8));
     }
 }

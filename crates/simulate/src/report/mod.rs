@@ -4,7 +4,7 @@ mod html;
 mod text;
 
 use crate::fleet::Spread;
-use crate::search::Search;
+use crate::search::{Search, is_vain};
 use crate::summary::Summary;
 use plimsoll_sched::Promise;
 use serde::Serialize;
@@ -49,8 +49,8 @@ impl Report {
         self.searched.then(|| match self.holds {
             Some(1) => "1 replica holds the promise".to_owned(),
             Some(n) => format!("{n} replicas hold the promise"),
-            None if self.runs.last().is_some_and(|run| run.refused() == 0) => {
-                format!("no number of replicas holds the promise: with {most} nobody is refused, and too many are late")
+            None if is_vain(&self.runs) => {
+                format!("no number of replicas holds the promise: {most} bring no more than fewer did, and refuse nobody for want of time")
             }
             None => format!("{most} replicas do not hold the promise; more were not tried (--max-replicas)"),
         })
