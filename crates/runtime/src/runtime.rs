@@ -20,7 +20,7 @@ use plimsoll_telemetry::Metrics;
 use plimsoll_trial::Report;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Semaphore;
 
@@ -61,9 +61,14 @@ pub struct Runtime {
     models: RwLock<Vec<Arc<Served>>>,
     turnstile: Arc<Turnstile>,
     readiness: AtomicU8,
+    /// Held by whoever makes experiments' figures, so that those who ask often take no more than one core.
+    figures: Mutex<()>,
     /// Names blocks of KV; drawn when the process starts, so that nobody can foretell a name.
     key: HashKey,
 }
+
+/// The nice value of threads that make an experiment's figures, which takes seconds where many blocks are kept: below lanes.
+const FIGURES_NICE: i32 = 10;
 
 const LOADING: u8 = 0;
 const READY: u8 = 1;
@@ -72,10 +77,10 @@ const DRAINING: u8 = 2;
 impl Runtime {
     /// No models, and [`Readiness::Loading`].
     pub fn new(metrics: Arc<Metrics>) -> Arc<Self> {
-        let (models, turnstile) = Default::default();
+        let (models, turnstile, figures) = Default::default();
         let random = RandomState::new();
         let key = HashKey([random.hash_one(0), random.hash_one(1)]);
-        Arc::new(Self { metrics, models, turnstile, readiness: AtomicU8::new(LOADING), key })
+        Arc::new(Self { metrics, models, turnstile, readiness: AtomicU8::new(LOADING), figures, key })
     }
 
     /// Starts a lane for a model. Takes as long as its warm-up, a second or so.
@@ -251,11 +256,18 @@ impl Service for Runtime {
 
     fn experiments(&self) -> Vec<Report> {
         let models = self.models.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let reports = models.iter().map(|model| {
-            let shared = &model.lane.shared;
-            shared.trials.reports(&model.card.id, shared.now())
-        });
-        reports.flatten().collect()
+        let make = || {
+            plimsoll_host::thread::set_nice(FIGURES_NICE).ok();
+            let reports = models.iter().map(|model| {
+                let shared = &model.lane.shared;
+                shared.trials.reports(&model.card.id, shared.now())
+            });
+            reports.flatten().collect()
+        };
+        let _one = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        // A thread of its own: a nice value cannot be taken back.
+        let made = std::thread::scope(|scope| scope.spawn(make).join());
+        made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     fn tokenize(&self, request: TokenizeRequest) -> Boxed<'_, Result<Vec<u32>, Error>> {
