@@ -48,7 +48,7 @@ pub enum LoadError {
         why: String,
     },
     /// A file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot read {}", path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -62,6 +62,12 @@ pub enum LoadError {
         place: String,
         /// What is wrong there.
         what: String,
+    },
+    /// More requests than a plan holds.
+    #[error("more than {most} requests in one run; lower the rate, the number or the duration")]
+    TooMany {
+        /// As many as it holds.
+        most: usize,
     },
     /// There is nothing to send.
     #[error("nothing would be sent: {0}")]

@@ -1,6 +1,6 @@
 //! What is offered: when, how long, of which class; all fixed by the seed before the run.
 
-use crate::arrivals::{Arrivals, Extent, Times};
+use crate::arrivals::{Arrivals, Extent, MOST, Times};
 use crate::error::LoadError;
 use crate::lengths::Lengths;
 use crate::manner::{Manner, Manners};
@@ -107,7 +107,7 @@ impl Workload {
     /// that the seed could give.
     ///
     /// # Errors
-    /// [`LoadError::Nothing`] when there would be no request.
+    /// [`LoadError::Nothing`] when there would be no request, [`LoadError::TooMany`] when there would be more than [`MOST`].
     pub fn plan(&self, rate: Option<f64>, extent: Extent, round: u64) -> Result<Plan, LoadError> {
         let seed = derived(self.seed, 0, round);
         let turns = self.sessions.map_or(1, |sessions| sessions.turns.max(1));
@@ -122,6 +122,10 @@ impl Workload {
                 };
                 let seed = derived(seed, ARRIVALS, 0);
                 let Times { at, span } = arrivals.times(rate / f64::from(turns), extent, warmup, seed);
+                // Cut off there, they would be reported at another rate than the one they come at.
+                if at.len() == MOST && extent != Extent::Requests(MOST) {
+                    return Err(LoadError::TooMany { most: MOST });
+                }
                 let mut rng = Rng::with_seed(derived(seed, LENGTHS, 0));
                 let lengths = at.iter().map(|_| (prompt.sample(&mut rng), output.sample(&mut rng)));
                 (self.offers(at.iter().copied().zip(lengths), seed), span)
@@ -234,6 +238,14 @@ mod tests {
         assert_eq!(plan.offers.iter().filter(|offer| offer.at >= 2.0).count(), 50);
         let plan = workload.plan(Some(10.0), Extent::Seconds(5.0), 0).unwrap();
         assert_eq!((plan.offers.len(), plan.span), (70, 7.0));
+    }
+
+    #[test]
+    fn what_would_be_cut_off_is_refused() {
+        for (rate, extent) in [(1e9, Extent::Seconds(60.0)), (10.0, Extent::Requests(MOST + 1))] {
+            let error = workload().plan(Some(rate), extent, 0).unwrap_err().to_string();
+            assert!(error.starts_with("more than 10000000 requests"), "{rate}: {error}");
+        }
     }
 
     #[test]

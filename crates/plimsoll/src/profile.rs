@@ -2,7 +2,7 @@
 
 use crate::config::{self, Model};
 use crate::load::{Compute, file_bytes};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use plimsoll_host::Host;
 use plimsoll_hub::HubConfig;
 use plimsoll_kernels::KvType;
@@ -10,10 +10,14 @@ use plimsoll_runtime::Measured;
 use plimsoll_sched::Rates;
 use plimsoll_sched::measured::QUANTILES;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The layout of the file. A reader takes this one alone.
 const VERSION: u32 = 1;
+/// A profile has about a thousand bytes; there is room for comments.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// What a file says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -84,6 +88,27 @@ pub struct Lane {
     pub kv_blocks: usize,
 }
 
+/// Makes the folder of a profile that is to be written, and finds out whether a file can be there.
+pub fn prepare(path: &Path) -> anyhow::Result<()> {
+    let failed = || format!("cannot write the profile {}", path.display());
+    if path.is_dir() {
+        return Err(anyhow!("it is a folder; name a file in it")).with_context(failed);
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(failed)?;
+    }
+    let beside = path.with_extension("part");
+    std::fs::write(&beside, "").and_then(|()| std::fs::remove_file(&beside)).with_context(failed)
+}
+
+/// The text of a profile's file. What is longer is none, and might have no end.
+fn text(path: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    ensure!(text.len() as u64 <= MOST_BYTES, "it is longer than {MOST_BYTES} bytes, which no profile is");
+    Ok(text)
+}
+
 /// What a profile must be of.
 pub struct Subject<'a> {
     /// The model's file or folder.
@@ -125,19 +150,19 @@ const fn kv_name(kv_type: KvType) -> &'static str {
 impl Profile {
     /// Reads and checks a file.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the profile {}", path.display()))?;
+        let text = text(path).with_context(|| format!("cannot read the profile {}", path.display()))?;
         Self::parse(&text).with_context(|| format!("{} is no profile that can be used", path.display()))
     }
 
     fn parse(text: &str) -> anyhow::Result<Self> {
-        let version = text.parse::<toml::Table>()?.get("version").and_then(toml::Value::as_integer);
+        let table: toml::Table = text.parse().map_err(|error| config::at_line(text, &error))?;
+        let version = table.get("version").and_then(toml::Value::as_integer);
         ensure!(
             version == Some(i64::from(VERSION)),
             "its version is {}, and this program reads {VERSION}; make it anew with `plimsoll tune`",
             version.map_or("missing".to_owned(), |version| version.to_string())
         );
-        let profile: Self = toml::from_str(text)?;
+        let profile: Self = toml::from_str(text).map_err(|error| config::at_line(text, &error))?;
         profile.measured()?;
         let Lane { max_seqs, max_rows, context, kv_blocks } = profile.lane;
         let is_sound = (1..=1024).contains(&max_seqs)
@@ -148,12 +173,9 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Writes it, the folder as well.
+    /// Writes it, where [`prepare`] has been.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
         let failed = || format!("cannot write the profile {}", path.display());
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).with_context(failed)?;
-        }
         let beside = path.with_extension("part");
         std::fs::write(&beside, toml::to_string(self)?).with_context(failed)?;
         std::fs::rename(&beside, path).with_context(failed)
@@ -286,9 +308,34 @@ mod tests {
     fn a_profile_comes_back_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b.toml");
+        prepare(&path).unwrap();
+        assert_eq!(path.parent().unwrap().read_dir().unwrap().count(), 0, "nothing is left of the try");
         profile().write(&path).unwrap();
         assert_eq!(Profile::read(&path).unwrap(), profile());
         assert!((profile().measured().unwrap().rates.base - 3e-3).abs() < 1e-12);
+    }
+
+    #[test]
+    fn where_no_profile_can_be_is_known_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for (path, says) in
+            [(folder.path(), "it is a folder"), (&file.join("p.toml"), "cannot write the profile")]
+        {
+            let error = format!("{:#}", prepare(path).unwrap_err());
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_no_profile() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.toml");
+        let long = toml::to_string(&profile()).unwrap() + &"# long\n".repeat(200_000);
+        std::fs::write(&path, long).unwrap();
+        let error = format!("{:#}", Profile::read(&path).unwrap_err());
+        assert!(error.ends_with("it is longer than 1048576 bytes, which no profile is"), "{error}");
     }
 
     #[test]
@@ -306,11 +353,12 @@ mod tests {
             ("step = 0.003", "", "missing field"),
             ("0.999", "0.9", "must have the quantiles"),
             ("max_seqs = 16", "max_seqs = 0", "no lane can have"),
-            ("[cost]", "[cost", "error"),
+            ("[cost]", "[cost", "line 14: "),
         ] {
             assert!(text.contains(from), "{from} in {text}");
             let error = format!("{:#}", Profile::parse(&text.replace(from, to)).unwrap_err());
             assert!(error.contains(says), "{from} -> {to}: {error}");
+            assert!(!error.contains('\n'), "{error}");
         }
         let missing = format!("{:#}", Profile::read(Path::new("/nowhere/p.toml")).unwrap_err());
         assert!(missing.starts_with("cannot read the profile /nowhere/p.toml"), "{missing}");

@@ -7,7 +7,7 @@ use crate::progress::TerminalProgress;
 use crate::{config, load};
 use anyhow::{Context, anyhow, ensure};
 use plimsoll_runtime::Measured;
-use plimsoll_runtime::tune::{GROWTH, KNEE_DEPTH, Scan, Tuned, tune};
+use plimsoll_runtime::tune::{GROWTH, KNEE_DEPTH, Knee, Scan, Tuned, tune};
 use plimsoll_sched::measured::QUANTILES;
 use std::fmt;
 use std::io::Write;
@@ -28,6 +28,9 @@ pub fn run(command: &Tune) -> anyhow::Result<()> {
     let compute = Compute::new(compute)?;
     let Engines { path, mut engine, options } = load::wider(&model, &compute, WIDER)?;
     let subject = Subject { path: &path, compute: &compute, kv_type: model.kv_type };
+    let place = command.out.clone().map_or_else(|| subject.usual_place(), Ok)?;
+    // Before the scan: nobody wants to learn afterwards that it cannot be kept.
+    profile::prepare(&place)?;
     let scan = Scan { max_seqs: options.max_seqs, time: command.time.0 };
     let bar = TerminalProgress::default();
     let mut begun = false;
@@ -50,7 +53,6 @@ pub fn run(command: &Tune) -> anyhow::Result<()> {
     let profile = profile::of(&subject, &tuned, lane);
     // What nobody could read is not written.
     profile.measured().context("the machine was too busy to measure on; try again when it is idle")?;
-    let place = command.out.clone().map_or_else(|| subject.usual_place(), Ok)?;
     profile.write(&place)?;
     let mut out = std::io::stdout();
     writeln!(out, "{}\n\n{}", profile.title(), Table(&tuned))?;
@@ -82,13 +84,23 @@ impl fmt::Display for Table<'_> {
             writeln!(f, "no time for {skipped} larger shapes; --time allows more")?;
         }
         costs(f, measured)?;
-        let more = if knee.is_reached { "" } else { "; larger batches were not measured" };
+        write_knee(f, *knee)
+    }
+}
+
+fn write_knee(f: &mut fmt::Formatter<'_>, knee: Knee) -> fmt::Result {
+    let Knee { batch, tokens_per_second, is_reached } = knee;
+    let (least, growth) = (if is_reached { "" } else { "at least " }, GROWTH * 100.0);
+    write!(
+        f,
+        "knee      {least}{batch} sequences, {tokens_per_second:.0} tokens/s after {KNEE_DEPTH} tokens: "
+    )?;
+    if is_reached {
+        writeln!(f, "twice as many bring less than {growth:.0} % more")
+    } else {
         writeln!(
             f,
-            "knee      {} sequences, {:.0} tokens/s: twice as many bring less than {:.0} % more, after {KNEE_DEPTH} tokens{more}",
-            knee.batch,
-            knee.tokens_per_second,
-            GROWTH * 100.0
+            "up to there twice as many bring {growth:.0} % more and above, and no larger batch was measured"
         )
     }
 }

@@ -206,6 +206,13 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_cannot_be_read_is_said_once() {
+        let error = Trace::read(Path::new("/nowhere/t.csv")).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read /nowhere/t.csv");
+        assert!(std::error::Error::source(&error).is_some(), "{error:?}");
+    }
+
+    #[test]
     fn scaling() {
         let lines: String = (0..1000).map(|i| format!("{i},m,100,10,110,l\n")).collect();
         let trace = Trace::parse(&format!("{BURST}{lines}")).unwrap();

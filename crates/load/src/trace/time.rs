@@ -6,7 +6,7 @@ pub(super) fn date_and_time(text: &str) -> Option<f64> {
     let (date, time) = text.split_once([' ', 'T'])?;
     let [year, month, day] = parts(date, '-')?;
     let [hour, minute, second] = parts(time, ':')?;
-    let year: i64 = year.parse().ok()?;
+    let year = within(year, 0, 9999)?;
     let month = within(month, 1, 12)?;
     let day = within(day, 1, 31)?;
     let second = seconds(second).filter(|second| *second < 61.0)?;
@@ -54,6 +54,7 @@ mod tests {
             ("2024-05-10 25:00:00", None),
             ("2024-00-10 00:00:00", None),
             ("2024-05-10 00:00:nan", None),
+            ("9223372036854775807-05-10 00:00:00", None),
             ("", None),
         ];
         for (text, wanted) in cases {

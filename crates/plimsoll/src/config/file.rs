@@ -58,7 +58,7 @@ fn section<T: DeserializeOwned + Default>(text: &str) -> anyhow::Result<Section<
 }
 
 /// The parser's message on one line, with the line it is about.
-fn at_line(text: &str, error: &toml::de::Error) -> anyhow::Error {
+pub fn at_line(text: &str, error: &toml::de::Error) -> anyhow::Error {
     let message = error.message().replace('\n', " ");
     match error.span() {
         Some(span) => anyhow!("line {}: {message}", text[..span.start].matches('\n').count() + 1),

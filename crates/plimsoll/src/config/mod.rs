@@ -16,6 +16,7 @@ pub mod units;
 
 use anyhow::{Context, bail, ensure};
 use file::File;
+pub use file::at_line;
 use keys::{EngineKeys, Kernel, LogFormat, PrefetchKey, ServerKeys, TenantKeys};
 use plimsoll_gateway::ApiKey;
 use plimsoll_kernels::{KvType, Prefetch};
@@ -42,6 +43,8 @@ const MAX_PER_KEY: RangeInclusive<u32> = 1..=u32::MAX;
 const KV_MEMORY: RangeInclusive<Size> = Size(1 << 20)..=Size(1 << 50);
 const PARK: RangeInclusive<Size> = Size(0)..=Size(1 << 50);
 const MEMORY_LIMIT: RangeInclusive<Size> = Size(64 << 20)..=Size(1 << 50);
+/// A point in time that is further away than the clock reaches cannot be waited for.
+const DRAIN: RangeInclusive<Period> = Period(Duration::ZERO)..=Period(Duration::from_secs(86_400));
 const BODY_LIMIT: RangeInclusive<Size> = Size(1 << 10)..=Size(1 << 30);
 
 /// A server's configuration, every value in range.
@@ -150,7 +153,7 @@ pub fn server(wanted: &Wanted, flags: ServerKeys) -> anyhow::Result<Server> {
         admin: address("admin", keys.admin.as_deref().unwrap_or(DEFAULT_ADMIN))?,
         api_keys,
         body_limit: body_limit.0,
-        drain: keys.drain.unwrap_or(DEFAULT_DRAIN).0,
+        drain: in_range("drain", keys.drain.unwrap_or(DEFAULT_DRAIN), &DRAIN)?.0,
         memory_limit: keys
             .memory_limit
             .map(|limit| in_range("memory_limit", limit, &MEMORY_LIMIT))
@@ -169,6 +172,10 @@ fn tenants(
     mut keys: Vec<ApiKey>,
     limited: &[TenantKeys],
 ) -> anyhow::Result<(Vec<ApiKey>, Vec<TenantLimits>)> {
+    // It would be two tenants, the second of which nobody is.
+    if let Some(twice) = (1..keys.len()).find(|&i| keys[..i].contains(&keys[i])) {
+        bail!("api_key: number {} is there already", twice + 1);
+    }
     let mut limits = vec![TenantLimits::default(); keys.len()];
     for (number, tenant) in (1..).zip(limited) {
         ensure!(
