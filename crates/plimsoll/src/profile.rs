@@ -353,7 +353,7 @@ mod tests {
             ("step = 0.003", "", "missing field"),
             ("0.999", "0.9", "must have the quantiles"),
             ("max_seqs = 16", "max_seqs = 0", "no lane can have"),
-            ("[cost]", "[cost", "line 14: "),
+            ("[cost]", "[cost", "line 13: "),
         ] {
             assert!(text.contains(from), "{from} in {text}");
             let error = format!("{:#}", Profile::parse(&text.replace(from, to)).unwrap_err());
