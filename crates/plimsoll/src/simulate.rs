@@ -104,6 +104,7 @@ fn spec(
         promise,
         cost: CostModel::measured(measured),
         expected_output: lane.expected_output,
+        shared_prefix: command.offered.shared_prefix as usize,
         check: false,
     })
 }
@@ -117,6 +118,7 @@ fn requests(command: &Simulate) -> anyhow::Result<(Vec<Request>, f64)> {
     let classes = mix.iter().map(class).collect::<anyhow::Result<Vec<_>>>()?;
     let workload = Workload {
         source: source(command)?,
+        // No text is written: replicas are told.
         shared_prefix: 0,
         mix,
         sessions: None,

@@ -1,6 +1,7 @@
 //! Steps of a stated shape, to be timed: some sequences decode, and one prefills.
 
 use plimsoll_model::engine::{BLOCK_TOKENS, Engine, Logits, Span};
+use plimsoll_model::sampling::{Candidates, Sampler};
 use plimsoll_sched::Load;
 
 /// The shape of a step.
@@ -49,11 +50,12 @@ impl Probe {
         self.blocks_each() * self.sequences()
     }
 
-    /// Computes it once, on the first blocks of the slab, which nobody must hold.
+    /// Computes it once, on the first blocks of the slab, which nobody must hold, and chooses its tokens: that is part of
+    /// a lane's step.
     ///
     /// # Errors
     /// When the engine fails: why.
-    pub(crate) fn run(self, engine: &mut dyn Engine) -> Result<(), String> {
+    pub(crate) fn run(self, engine: &mut dyn Engine, chooser: &mut Chooser) -> Result<(), String> {
         let tokens = vec![0; self.prefill.max(1)];
         let blocks: Vec<u32> = (0..).take(self.blocks()).collect();
         let spans: Vec<_> = blocks
@@ -65,6 +67,25 @@ impl Probe {
                 Span { tokens: &tokens[..len], start, blocks, logits: Logits::Last }
             })
             .collect();
-        engine.step(&spans).map_err(|error| error.to_string())
+        engine.step(&spans).map_err(|error| error.to_string())?;
+        (0..spans.len()).for_each(|row| chooser.choose(engine.logits(row)));
+        Ok(())
+    }
+}
+
+/// Chooses tokens as a request does that asks for nothing particular, and forgets them.
+pub(crate) struct Chooser {
+    sampler: Sampler,
+    candidates: Candidates,
+}
+
+impl Chooser {
+    /// For the logits of `engine`.
+    pub(crate) fn new(engine: &dyn Engine) -> Self {
+        Self { sampler: Sampler::default(), candidates: Candidates::with_vocab(engine.shape().vocab) }
+    }
+
+    fn choose(&mut self, logits: &mut [f32]) {
+        std::hint::black_box(self.sampler.sample(logits, &mut self.candidates));
     }
 }

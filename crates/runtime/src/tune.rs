@@ -4,7 +4,7 @@
 //! position, and both together. Their times are fitted (`plimsoll_sched::measured`), and how far single steps are off that fit
 //! is kept with it.
 
-use crate::probe::Probe;
+use crate::probe::{Chooser, Probe};
 use plimsoll_model::engine::{BLOCK_TOKENS, Engine, Logits, Shape, Span};
 use plimsoll_sched::{Load, Measured};
 use std::time::{Duration, Instant};
@@ -74,14 +74,14 @@ pub fn tune(
     let begun = Instant::now();
     let shapes = shapes(engine.shape(), scan.max_seqs);
     let (mut samples, mut timed) = (Vec::new(), Vec::new());
-    let mut filled = (0, 0);
+    let (mut filled, mut chooser) = ((0, 0), Chooser::new(engine));
     for (i, &probe) in shapes.iter().enumerate() {
         progress(i, shapes.len());
         if begun.elapsed() > scan.time {
             break;
         }
         fill(engine, probe, &mut filled)?;
-        let mut runs = time(engine, probe)?;
+        let mut runs = time(engine, probe, &mut chooser)?;
         samples.extend(runs.iter().map(|took| (probe.load(), *took)));
         runs.sort_unstable();
         timed.push(Timed { probe, took: runs[runs.len() / 2] });
@@ -154,14 +154,14 @@ fn fill(engine: &mut dyn Engine, probe: Probe, filled: &mut (usize, usize)) -> R
     Ok(())
 }
 
-fn time(engine: &mut dyn Engine, probe: Probe) -> Result<Vec<Duration>, String> {
+fn time(engine: &mut dyn Engine, probe: Probe, chooser: &mut Chooser) -> Result<Vec<Duration>, String> {
     // The first run touches memory and wakes threads; the others are like any.
-    probe.run(engine)?;
+    probe.run(engine, chooser)?;
     let begun = Instant::now();
     let mut runs = Vec::new();
     while runs.len() < RUNS.0 || (begun.elapsed() < EACH && runs.len() < RUNS.1) {
         let started = Instant::now();
-        probe.run(engine)?;
+        probe.run(engine, chooser)?;
         runs.push(started.elapsed());
     }
     Ok(runs)

@@ -116,7 +116,16 @@ mod tests {
         };
         let bounds = Bounds { sequences: 260, tokens: 1 << 30, per_tenant: u32::MAX };
         let (promise, cost) = (Promise::default(), CostModel::default());
-        Spec { limits, bounds, tenants: 1, promise, cost, expected_output: 256, check: true }
+        Spec {
+            limits,
+            bounds,
+            tenants: 1,
+            promise,
+            cost,
+            expected_output: 256,
+            shared_prefix: 0,
+            check: true,
+        }
     }
 
     /// One long and one short answer in turn.
@@ -144,6 +153,20 @@ mod tests {
         for spread in [Spread::RoundRobin, Spread::LeastTokens] {
             assert_eq!(rows(&run(1, spread)), [50 * 105]);
             assert_eq!(run(3, spread), run(3, spread));
+        }
+    }
+
+    #[test]
+    fn what_all_prompts_begin_with_is_computed_once() {
+        let of = |tenant| move |request: Request| Request { prompt: 100, tenant, ..request };
+        let requests: Vec<_> =
+            requests().into_iter().map(of(0)).chain([Request { at: 20.0, ..of(1)(requests()[0]) }]).collect();
+        for (shared, blocks) in [(0, 0), (15, 0), (47, 2), (200, 6)] {
+            let spec = Spec { tenants: 2, shared_prefix: shared, ..spec() };
+            let ran = Fleet::new(&spec, 1, Spread::LeastTokens, |_| Steady).run(&requests, &mut |_| {});
+            // The first of a tenant computes it, and the last token of a prompt is always computed.
+            assert_eq!(ran.work[0].found, 99 * blocks * 16, "{shared}");
+            assert!(ran.ends.iter().all(|end| matches!(end, End::Done { .. })), "{shared}");
         }
     }
 }

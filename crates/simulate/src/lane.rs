@@ -1,6 +1,7 @@
 //! One replica: the loop of a lane around the very gate and planner, in virtual time.
 
 use crate::machine::Machine;
+use plimsoll_kv::{BLOCK_TOKENS, BlockHash};
 use plimsoll_sched::{
     Arrival, Ask, Asked, Bounds, CostModel, Door, Event, Gate, Limits, Load, LogitRows, Plan, PlannedSpan,
     Planner, Promise, Refusal, SeqId, Snapshot, Terms, Ticket,
@@ -24,6 +25,8 @@ pub struct Spec {
     pub cost: CostModel,
     /// Tokens of output that the gate counts for a request which may have more.
     pub expected_output: u32,
+    /// Tokens that all prompts of a tenant begin with alike: their full blocks are computed once, and found by the others.
+    pub shared_prefix: usize,
     /// Whether the planner's books are checked after every plan. For tests: it is slow.
     pub check: bool,
 }
@@ -84,6 +87,7 @@ pub struct Lane<M> {
     snapshot: Arc<Snapshot>,
     promise: Promise,
     expected_output: u32,
+    shared_prefix: usize,
     check: bool,
     machine: M,
     live: BTreeMap<SeqId, Live>,
@@ -108,6 +112,8 @@ pub struct Work {
     pub steps: u64,
     /// Sequences that had rows in them, summed over steps.
     pub rows: u64,
+    /// Tokens of prompts that it found in the cache.
+    pub found: u64,
     /// Seconds in which it computed.
     pub busy: f64,
     /// The longest step in seconds.
@@ -128,6 +134,7 @@ impl<M: Machine> Lane<M> {
             snapshot,
             promise: spec.promise,
             expected_output: spec.expected_output,
+            shared_prefix: spec.shared_prefix,
             check: spec.check,
             machine,
             live: BTreeMap::new(),
@@ -195,10 +202,12 @@ impl<M: Machine> Lane<M> {
     fn plan(&mut self, now: Duration) {
         loop {
             let arrived = std::mem::take(&mut self.mailbox);
-            let live = &self.live;
-            let arrivals =
-                arrived.iter().filter_map(|seq| Some(arrival(*seq, live.get(seq)?, &self.promise)));
-            self.events.extend(arrivals);
+            for seq in &arrived {
+                let mut names = self.planner.spare_names();
+                let Some(live) = self.live.get(seq) else { continue };
+                names.extend(shared_names(&live.request, self.shared_prefix));
+                self.events.push(arrival(*seq, live, &self.promise, names));
+            }
             self.planner.step(now, self.events.drain(..), &mut self.plan);
             if self.check {
                 self.planner.assert_sound();
@@ -212,6 +221,12 @@ impl<M: Machine> Lane<M> {
             for seq in &self.plan.preempted {
                 if let Some(live) = self.live.get_mut(seq) {
                     live.computed = 0;
+                }
+            }
+            for start in &self.plan.starts {
+                if let Some(live) = self.live.get_mut(&start.seq) {
+                    live.computed = start.shared;
+                    self.done.found += start.shared as u64;
                 }
             }
             for seq in &self.plan.expired {
@@ -295,12 +310,17 @@ impl<M: Machine> Lane<M> {
     }
 }
 
-fn arrival(seq: SeqId, live: &Live, promise: &Promise) -> Event {
+/// The names of the full blocks that all prompts of a tenant begin with.
+fn shared_names(request: &Request, shared: usize) -> impl Iterator<Item = BlockHash> {
+    let tenant = u128::from(request.tenant) << 64;
+    (0..request.prompt.min(shared) / BLOCK_TOKENS).map(move |block| BlockHash(tenant | block as u128))
+}
+
+fn arrival(seq: SeqId, live: &Live, promise: &Promise, names: Vec<BlockHash>) -> Event {
     let request = &live.request;
     let terms = Terms::new(promise, &request.asked, request.prompt);
     let mut deadlines = terms.from(Duration::from_secs_f64(request.at));
     deadlines.expected = live.ticket.expected();
     let (prompt, max_len) = (request.prompt, request.prompt + request.output);
-    let names = Vec::new();
     Event::Arrived(Arrival { seq, prompt, max_len, all_logits: false, names, fork_of: None, deadlines })
 }

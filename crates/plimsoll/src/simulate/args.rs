@@ -70,6 +70,9 @@ pub struct Offered {
     /// Tokens of an answer, in the same way
     #[arg(long, value_name = "TOKENS", default_value = "48", conflicts_with = "trace")]
     pub output_tokens: Lengths,
+    /// Tokens that all prompts begin with alike, of these: a system prompt, and what the chat template writes before it
+    #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+    pub shared_prefix: u32,
     /// Replay a trace instead: CSV in the layout of Azure's LLM traces or of BurstGPT
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,

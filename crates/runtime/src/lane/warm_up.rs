@@ -1,6 +1,6 @@
 //! What steps cost, measured before serving.
 
-use crate::probe::Probe;
+use crate::probe::{Chooser, Probe};
 use plimsoll_model::engine::{BLOCK_TOKENS, Engine};
 use plimsoll_sched::{CostModel, Limits};
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ const ENOUGH: Duration = Duration::from_secs(1);
 /// When the engine fails: why.
 pub(super) fn measure(engine: &mut dyn Engine, limits: &Limits) -> Result<CostModel, String> {
     let begun = Instant::now();
-    let mut samples = Vec::new();
+    let (mut chooser, mut samples) = (Chooser::new(engine), Vec::new());
     for probe in shapes(limits) {
         // The first run touches memory and wakes threads; the second is like any other.
-        probe.run(engine)?;
+        probe.run(engine, &mut chooser)?;
         let started = Instant::now();
-        probe.run(engine)?;
+        probe.run(engine, &mut chooser)?;
         samples.push((probe.load(), started.elapsed()));
         if begun.elapsed() > ENOUGH {
             break;
@@ -34,8 +34,9 @@ pub(super) fn measure(engine: &mut dyn Engine, limits: &Limits) -> Result<CostMo
 /// # Errors
 /// When the engine fails: why.
 pub(super) fn touch(engine: &mut dyn Engine, limits: &Limits) -> Result<(), String> {
+    let mut chooser = Chooser::new(engine);
     for probe in shapes(limits).filter(|probe| probe.sequences() == 1) {
-        probe.run(engine)?;
+        probe.run(engine, &mut chooser)?;
     }
     give_back(engine, limits);
     Ok(())

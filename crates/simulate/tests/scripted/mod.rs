@@ -63,7 +63,16 @@ pub fn spec(script: &Script, promise: Promise) -> Spec {
         queue: QueueRule { configured: 256, wait: promise.ttft, ..QueueRule::default() },
     };
     let bounds = Bounds { sequences: 16 + 256, tokens: 1 << 30, per_tenant: u32::MAX };
-    Spec { limits, bounds, tenants: 4, promise, cost: seeded(script), expected_output: 256, check: true }
+    Spec {
+        limits,
+        bounds,
+        tenants: 4,
+        promise,
+        cost: seeded(script),
+        expected_output: 256,
+        shared_prefix: 0,
+        check: true,
+    }
 }
 
 fn seeded(script: &Script) -> CostModel {
