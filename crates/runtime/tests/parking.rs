@@ -4,11 +4,13 @@
 mod common;
 
 use common::{Bench, Outcome, config, next, read, request};
-use plimsoll_api::service::{GenerateRequest, Sampling};
+use plimsoll_api::error::Reason;
+use plimsoll_api::service::{GenerateRequest, Priority, Sampling, Urgency};
 use plimsoll_model::engine::Engine;
 use plimsoll_runtime::{LaneConfig, Parking};
-use plimsoll_testkit::engine::{Script, ScriptedEngine};
+use plimsoll_testkit::engine::{Script, ScriptedEngine, StepGate};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const OUT: &str = "plimsoll_park_moves_total{direction=\"out\",model=\"scripted\"}";
@@ -114,5 +116,73 @@ async fn a_slow_reader_is_parked_when_its_blocks_are_wanted() {
     assert!(bench.alone(&"slow ".repeat(10), 100).ends_with(&rest) && rest.len() >= 99);
     let rows = bench.observed.rows.load(std::sync::atomic::Ordering::SeqCst) - before;
     assert!(rows <= 100, "{rows} rows: it was computed again");
+    bench.assert_nothing_left();
+}
+
+fn of_class(priority: Priority, request: GenerateRequest) -> GenerateRequest {
+    GenerateRequest { urgency: Urgency { priority: Some(priority), ..Urgency::default() }, ..request }
+}
+
+/// Lets the step at the gate run after so long that the planner looks again who has what it was promised.
+fn long_step(gate: &StepGate) {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(110) {
+        std::thread::yield_now();
+    }
+    gate.allow(1);
+    gate.wait_until_blocked();
+}
+
+/// There are places and blocks for all: only that a more urgent class has not what it was promised makes it stand back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_makes_way_for_a_class_off_its_target_says_the_same() {
+    let gate = StepGate::default();
+    gate.open();
+    let script = Script { gate: Some(gate.clone()), ..common::script() };
+    let config = LaneConfig { token_ring: 16, ..parking(500, 0, None) };
+    let bench = Arc::new(Bench::new(script, LaneConfig { max_seqs: 16, ..config }));
+
+    // Nobody reads what these generate, until their time is up.
+    let late = Urgency {
+        priority: Some(Priority::Interactive),
+        timeout: Some(Duration::from_millis(60)),
+        ttft: Some(Duration::from_secs(10)),
+        ..Urgency::default()
+    };
+    for i in 0..12 {
+        let asked = GenerateRequest { urgency: late, ..request(&format!("late {i}"), 60) };
+        let generation = bench.start(asked).await.unwrap();
+        while bench.gauge("plimsoll_expired_total") < f64::from(i + 1) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(read(generation).await.failed.map(|error| error.reason), Some(Reason::Expired));
+    }
+    assert_eq!(bench.gauge("plimsoll_slo_attainment{class=\"interactive\""), 0.0);
+    assert_eq!(bench.gauge(OUT), 0.0, "nobody was in the way of those");
+
+    gate.close();
+    let classes = [Priority::Batch, Priority::Batch, Priority::Batch, Priority::Interactive];
+    let mut crowd = JoinSet::new();
+    for (i, class) in classes.into_iter().enumerate() {
+        let asked = of_class(class, asked(2 * i as u32));
+        let generation = bench.start(asked).await.unwrap();
+        crowd.spawn(async move { (i, read(generation).await) });
+    }
+    gate.wait_until_blocked();
+    for _ in 0..10 {
+        long_step(&gate);
+    }
+    let parked = bench.gauge(OUT);
+    gate.open();
+    assert!(parked > 0.0, "nobody made way");
+    while let Some(client) = crowd.join_next().await {
+        let (i, Outcome { texts, failed, .. }) = client.unwrap();
+        assert!(failed.is_none(), "{failed:?}");
+        let roomy =
+            Bench::new(common::script(), LaneConfig { max_seqs: 1, prefix_cache: false, ..common::config() });
+        assert_eq!(texts, roomy.run(asked(2 * i as u32)).await.unwrap().texts, "request {i}");
+        roomy.assert_nothing_left();
+    }
+    assert!(bench.gauge(IN) > 0.0, "what was set aside came back");
     bench.assert_nothing_left();
 }
