@@ -1,6 +1,6 @@
 //! What a request's headers say of its urgency: `x-priority`, `x-slo-ttft-ms`, `x-slo-itl-ms`, `x-request-timeout-ms`.
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 use plimsoll_api::error::Error;
 use plimsoll_api::service::{Priority, Urgency};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub fn read(headers: &HeaderMap, arrived: Instant) -> Result<Urgency, Error> {
 
 fn priority(headers: &HeaderMap) -> Result<Option<Priority>, Error> {
     const NAME: &str = "x-priority";
-    let Some(value) = headers.get(NAME) else { return Ok(None) };
+    let Some(value) = only(headers, NAME)? else { return Ok(None) };
     match value.as_bytes().trim_ascii() {
         b"interactive" => Ok(Some(Priority::Interactive)),
         b"standard" => Ok(Some(Priority::Standard)),
@@ -34,7 +34,7 @@ fn priority(headers: &HeaderMap) -> Result<Option<Priority>, Error> {
 }
 
 fn milliseconds(headers: &HeaderMap, name: &'static str) -> Result<Option<Duration>, Error> {
-    let Some(value) = headers.get(name) else { return Ok(None) };
+    let Some(value) = only(headers, name)? else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
     match number.filter(|number| (1..=LONGEST_MS).contains(number)) {
         Some(number) => Ok(Some(Duration::from_millis(number))),
@@ -45,10 +45,19 @@ fn milliseconds(headers: &HeaderMap, name: &'static str) -> Result<Option<Durati
     }
 }
 
+/// The value of a header that may stand once: of two, nobody knows which one a proxy in between would have gone by.
+fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a HeaderValue>, Error> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        _ => Err(Error::invalid(name, format!("`{name}` stands there more than once; send it once"))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::{HeaderName, HeaderValue};
+    use axum::http::HeaderName;
 
     fn one(name: &'static str, value: &'static str) -> Result<Urgency, Error> {
         let header = (HeaderName::from_static(name), HeaderValue::from_static(value));
@@ -80,6 +89,19 @@ mod tests {
         }
         for value in ["urgent", "", "INTERACTIVE", "0"] {
             assert!(one("x-priority", value).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_twice_is_refused() {
+        for name in ["x-priority", "x-slo-ttft-ms", "x-slo-itl-ms", "x-request-timeout-ms"] {
+            let value = if name == "x-priority" { "batch" } else { "100" };
+            let mut headers = HeaderMap::new();
+            headers.append(name, HeaderValue::from_static(value));
+            assert!(read(&headers, Instant::now()).is_ok(), "{name}");
+            headers.append(name, HeaderValue::from_static(value));
+            let error = read(&headers, Instant::now()).unwrap_err();
+            assert_eq!(error.param.as_deref(), Some(name));
         }
     }
 }
