@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 import pytest
-from harness import MODEL, PATIENCE, environment, plimsoll, setting
+from harness import MODEL, PATIENCE, environment, plimsoll, setting, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -82,18 +82,25 @@ def test_a_trace_is_replayed(server, reports, tmp_path):
     assert refused.returncode != 0 and f"{trace}:2: " in refused.stderr, refused.stderr
 
 
-def test_what_was_measured_outlives_an_interruption(server, tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_measured_outlives_an_interruption(server, tmp_path, sent):
     result = tmp_path / "report.json"
-    command = [setting("PLIMSOLL_TEST_BINARY"), "bench", "serve", server.http, "--rate=20,1", "--requests=4", "--warmup=0s"]
-    command += ["--output-tokens=2", "--pause=0s", f"--json={result}"]
-    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    # The first run's line comes before the second run begins, which takes seconds.
-    first = process.stderr.readline()
-    assert first.startswith("20 requests/s: 4 offered"), first
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode != 0 and "interrupted" in said
-    assert [run["rate"] for run in json.loads(result.read_text())["runs"]] == [20.0]
+    command = [setting("PLIMSOLL_TEST_BINARY"), "bench", "serve", server.http, "--rate=5", "--duration=1h", "--warmup=0s"]
+    generated = server.metric("plimsoll_generated_tokens_total")
+    process = subprocess.Popen(
+        [*command, "--output-tokens=2", f"--json={result}"],
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    # Two requests of two tokens get to know the server; then three of the run.
+    wait_until(lambda: server.metric("plimsoll_generated_tokens_total") >= generated + 10, "nothing is sent")
+    process.send_signal(sent)
+    printed, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode != 0 and "stopped before the end" in said, said
+    (run,) = json.loads(result.read_text())["runs"]
+    assert run["cut_short"] and "(cut short)" in printed
+    # What was under way is waited for, and nobody else sent anything.
+    assert run["summary"]["offered"] == run["summary"]["outcomes"]["in_promise"] >= 3
+    assert server.metric("plimsoll_generated_tokens_total") == generated + 4 + 2 * run["summary"]["offered"]
 
 
 def test_what_cannot_run_says_why_in_one_line(server):

@@ -8,6 +8,7 @@ use crate::record::Record;
 use crate::report::{RateReport, Report};
 use crate::run::{Run, RunOptions, Watch, run};
 use crate::slo::Slo;
+use crate::stop::Stop;
 use crate::sweep::{SweepOptions, Trial, sweep};
 use crate::workload::Workload;
 use std::time::Duration;
@@ -40,17 +41,18 @@ pub struct BenchOptions {
 /// Whole trials of a sweep are runs of about so many requests, each with other prompts and arrivals, pooled.
 const POOLED: usize = 500;
 
-/// Runs a bench. Whatever is done stands in the report, also when the future is dropped.
+/// Runs a bench, until `stop` says otherwise. Whatever is done stands in the report, also when the future is dropped.
 ///
 /// # Errors
-/// What made a run impossible. Requests that failed are in the report.
+/// What made a run impossible, and [`LoadError::Stopped`]. Requests that failed are in the report.
 pub async fn bench(
     client: &Client,
     options: &BenchOptions,
     progress: &dyn Progress,
+    stop: &Stop,
     report: &mut Report,
 ) -> Result<(), LoadError> {
-    let mut bench = Bench { client, options, progress, round: 0 };
+    let mut bench = Bench { client, options, progress, stop, round: 0 };
     let mut rates = options.rates.clone();
     if let (Some(how), Some(slo)) = (options.sweep, options.slo) {
         let trials = &mut report.trials;
@@ -62,7 +64,8 @@ pub async fn bench(
             };
             progress.note(&trial.line());
             trials.push(trial.without_records());
-            Ok(tried)
+            // Of a trial that was stopped nothing follows.
+            bench.goes_on().map(|()| tried)
         })
         .await?;
         rates.extend(
@@ -78,6 +81,7 @@ pub async fn bench(
         let rate = RateReport::of(rate, vec![run], options);
         progress.note(&rate.line());
         report.runs.push(rate);
+        bench.goes_on()?;
     }
     Ok(())
 }
@@ -86,10 +90,15 @@ struct Bench<'a> {
     client: &'a Client,
     options: &'a BenchOptions,
     progress: &'a dyn Progress,
+    stop: &'a Stop,
     round: u64,
 }
 
 impl Bench<'_> {
+    fn goes_on(&self) -> Result<(), LoadError> {
+        if self.stop.is_stopped() { Err(LoadError::Stopped) } else { Ok(()) }
+    }
+
     /// One rate of a sweep: runs until there are enough requests, or too many have missed.
     async fn trial(&mut self, rate: f64, requests: usize, slo: &Slo) -> Result<RateReport, LoadError> {
         let parts = requests.div_ceil(POOLED).max(1);
@@ -101,6 +110,9 @@ impl Bench<'_> {
             let run = self.run(Some(rate), Extent::Requests(share), Some(allowed)).await?;
             let missed = run.records.iter().filter(|record| record.counts() && !slo.met_by(record)).count();
             runs.push(run);
+            if self.stop.is_stopped() {
+                break;
+            }
             match allowed.checked_sub(missed) {
                 Some(left) => allowed = left,
                 None => break,
@@ -117,8 +129,10 @@ impl Bench<'_> {
         allowed: Option<usize>,
     ) -> Result<Run, LoadError> {
         if self.round > 0 {
-            tokio::time::sleep(self.options.pause).await;
+            // Stopped in the pause, it sends nothing.
+            tokio::time::timeout(self.options.pause, self.stop.stopped()).await.ok();
         }
+        self.goes_on()?;
         let plan = self.options.workload.plan(rate, extent, self.round)?;
         let what =
             rate.map_or_else(|| "trace".to_owned(), |rate| format!("{}/s", plimsoll_charts::short(rate)));
@@ -127,7 +141,8 @@ impl Bench<'_> {
         let mut watcher =
             Watcher { slo: self.options.slo, allowed, over: 0, missed: 0, progress: self.progress };
         let watched = self.options.pid.map(|pid| (pid, self.options.window));
-        let how = RunOptions { max_in_flight: self.options.max_in_flight, round: self.round, watched };
+        let stop = self.stop.clone();
+        let how = RunOptions { max_in_flight: self.options.max_in_flight, round: self.round, watched, stop };
         let run = run(self.client, &self.options.workload, &plan, how, &mut watcher).await;
         self.progress.end();
         self.round += 1;

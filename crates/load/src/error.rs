@@ -69,6 +69,9 @@ pub enum LoadError {
         /// As many as it holds.
         most: usize,
     },
+    /// Told to stop. What was measured until then is in the report.
+    #[error("stopped before the end: what was measured until then is reported")]
+    Stopped,
     /// There is nothing to send.
     #[error("nothing would be sent: {0}")]
     Nothing(String),

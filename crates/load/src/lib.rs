@@ -9,7 +9,7 @@
 //!
 //! - What is sent: [`arrivals`], [`lengths`], [`trace`], [`workload`]; its words: [`prompts`], `conversation`; by whom: [`manner`].
 //! - To whom: [`target`], `connection`, [`client`] (model, dialect, calibration), [`openai`], `sse`.
-//! - What becomes of it: `exchange`, [`record`], [`run`].
+//! - What becomes of it: `exchange`, [`record`], [`run`]; and how that is ended early: [`stop`].
 //! - What that says: [`percentile`], [`slo`], [`summary`], [`over_time`], [`sweep`], [`bench`], [`report`].
 
 pub mod arrivals;
@@ -31,6 +31,7 @@ pub mod report;
 pub mod run;
 pub mod slo;
 mod sse;
+pub mod stop;
 pub mod summary;
 pub mod sweep;
 pub mod target;
@@ -45,3 +46,4 @@ pub use exchange::Exchange;
 pub use hyper::header::{HeaderName, HeaderValue};
 pub use plimsoll_charts::percentile;
 pub use report::Report;
+pub use stop::Stop;

@@ -8,6 +8,7 @@ use crate::manner::Conduct;
 use crate::openai::{Message, Role};
 use crate::prompts::derived;
 use crate::record::{Outcome, Record};
+use crate::stop::Stop;
 use crate::workload::{Offer, Plan, Workload};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -18,7 +19,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 /// How a run goes about it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct RunOptions {
     /// Most requests under way; those beyond wait here, and the wait counts.
     pub max_in_flight: usize,
@@ -26,6 +27,8 @@ pub struct RunOptions {
     pub round: u64,
     /// A process of this machine whose memory is read, and how often.
     pub watched: Option<(u32, Duration)>,
+    /// Ends it before its time.
+    pub stop: Stop,
 }
 
 /// What a run tells while it goes.
@@ -47,7 +50,7 @@ pub struct Run {
     pub rss: Vec<(f64, u64)>,
     /// Seconds of processor time that this process took.
     pub cpu: f64,
-    /// Ended before its time by who watched it.
+    /// Ended before its time, by who watched it or by [`Stop`].
     pub cut_short: bool,
 }
 
@@ -73,6 +76,8 @@ struct Runner<'a> {
     agenda: Agenda,
     /// Further turns of conversations, by their key in the agenda; a first turn has none and is made when it is due.
     turns: BTreeMap<u64, Turn>,
+    /// When it was told to send nothing more.
+    stopped: Option<Instant>,
 }
 
 /// Sends all of `plan` and waits for every answer. Finite: each request has its time limit.
@@ -90,6 +95,7 @@ pub async fn run(
     let mut memory = Memory::new(options.watched, runner.start);
     loop {
         let next = runner.due().filter(|_| under_way.len() < options.max_in_flight.max(1));
+        let has_work = next.is_some() || !under_way.is_empty();
         tokio::select! {
             biased;
             () = wait(next), if next.is_some() => {
@@ -100,13 +106,19 @@ pub async fn run(
             Some((record, follows)) = under_way.next(), if !under_way.is_empty() => {
                 let goes_on = watch.over(&record, under_way.len());
                 run.records.push(record);
+                run.cut_short |= follows.is_some() && runner.stopped.is_some();
                 runner.agenda_add(follows);
                 if !goes_on {
                     run.cut_short = true;
                     break;
                 }
             }
-            () = memory.due(), if next.is_some() || !under_way.is_empty() => memory.read(),
+            () = options.stop.stopped(), if has_work && runner.stopped.is_none() => run.cut_short |= runner.stop(),
+            () = options.stop.given_up(), if has_work => {
+                run.cut_short |= !under_way.is_empty();
+                break;
+            }
+            () = memory.due(), if has_work => memory.read(),
             else => break,
         }
     }
@@ -115,7 +127,9 @@ pub async fn run(
     run.rss = memory.readings;
     run.wall = runner.start.elapsed().as_secs_f64();
     run.cpu = cpu::seconds() - cpu_before;
-    let offered_until = if run.cut_short { run.wall.min(plan.span) } else { plan.span };
+    let until =
+        runner.stopped.map_or(run.wall, |at| at.saturating_duration_since(runner.start).as_secs_f64());
+    let offered_until = if run.cut_short { until.min(plan.span) } else { plan.span };
     let last = run.records.iter().map(|record| record.intended).fold(offered_until, f64::max);
     run.window = (last - plan.warmup).max(1e-3);
     run
@@ -173,7 +187,15 @@ impl<'a> Runner<'a> {
             start: Instant::now() + Duration::from_millis(5),
             agenda,
             turns: BTreeMap::new(),
+            stopped: None,
         }
+    }
+
+    /// From now on nothing is sent; whether anything would have been.
+    fn stop(&mut self) -> bool {
+        self.stopped = Some(Instant::now());
+        self.turns.clear();
+        !std::mem::take(&mut self.agenda).is_empty()
     }
 
     /// When the next request is due.
@@ -215,7 +237,7 @@ impl<'a> Runner<'a> {
     }
 
     fn agenda_add(&mut self, turn: Option<Turn>) {
-        let Some(turn) = turn else { return };
+        let Some(turn) = turn.filter(|_| self.stopped.is_none()) else { return };
         // Above every number of a first turn.
         let key = (u64::from(turn.turn) << 40) | turn.offer.id;
         self.agenda.push(Reverse((micros(turn.intended), key)));

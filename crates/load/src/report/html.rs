@@ -73,8 +73,7 @@ fn overview(out: &mut String, report: &Report) {
         let accepted =
             rate.summary.attainment_accepted.map_or_else(|| "–".to_owned(), |share| short(share * 100.0));
         let cells = [
-            short(rate.rate.unwrap_or(rate.summary.offered_rate))
-                + if rate.cut_short { " (cut short)" } else { "" },
+            short(rate.rate.unwrap_or(rate.summary.offered_rate)) + rate.mark(),
             offered.to_string(),
             short(rate.summary.attainment_offered * 100.0),
             accepted,

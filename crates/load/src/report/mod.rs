@@ -67,7 +67,7 @@ pub struct RateReport {
     pub over_time: Vec<Window>,
     /// What the load generator itself took.
     pub generator: Generator,
-    /// Ended early, since too many had missed the promise.
+    /// Ended early: too many had missed the promise, or it was stopped.
     pub cut_short: bool,
     /// Failures in the words of the server, each once, at most [`MOST_MESSAGES`].
     pub messages: Vec<String>,

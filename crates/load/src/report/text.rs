@@ -14,14 +14,19 @@ impl RateReport {
         let Summary { offered, goodput, attainment_offered, ref ttft_ms, ref tpot_ms, .. } = self.summary;
         let p99 = |spread: &Option<Spread>| spread.map_or_else(|| "–".to_owned(), |spread| short(spread.p99));
         format!(
-            "{}: {offered} offered{}, {} % in promise, goodput {}/s, p99 TTFT {} ms, mean gap {} ms",
+            "{}{}: {offered} offered, {} % in promise, goodput {}/s, p99 TTFT {} ms, mean gap {} ms",
             self.title(),
-            if self.cut_short { " (cut short)" } else { "" },
+            self.mark(),
             short(attainment_offered * 100.0),
             short(goodput),
             p99(ttft_ms),
             p99(tpot_ms),
         )
+    }
+
+    /// What a reader must know of a rate that is not whole.
+    pub(super) fn mark(&self) -> &'static str {
+        if self.cut_short { " (cut short)" } else { "" }
     }
 }
 
@@ -54,7 +59,7 @@ impl Display for Report {
 
 impl Display for RateReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.title())?;
+        writeln!(f, "{}{}", self.title(), self.mark())?;
         figures(f, &self.summary)?;
         for (name, summary) in &self.classes {
             writeln!(f, "  class {name}")?;

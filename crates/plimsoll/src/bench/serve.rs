@@ -6,7 +6,8 @@ pub mod words;
 pub use args::BenchServe;
 
 use crate::progress::TerminalProgress;
-use anyhow::{Context, anyhow, bail, ensure};
+use crate::signals::Signals;
+use anyhow::{Context, bail, ensure};
 use plimsoll_load::arrivals::Extent;
 use plimsoll_load::manner::Manners;
 use plimsoll_load::openai::Endpoint;
@@ -15,10 +16,11 @@ use plimsoll_load::sweep::SweepOptions;
 use plimsoll_load::target::Target;
 use plimsoll_load::trace::{Scaling, Trace};
 use plimsoll_load::workload::{Sessions, Source, Workload};
-use plimsoll_load::{BenchOptions, Client, ClientOptions, HeaderName, HeaderValue, Report};
+use plimsoll_load::{BenchOptions, Client, ClientOptions, HeaderName, HeaderValue, Report, Stop};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::pin::pin;
 
 /// Requests of a run when nobody says.
 const REQUESTS: usize = 200;
@@ -50,20 +52,41 @@ pub fn run(command: &BenchServe) -> anyhow::Result<()> {
     ended
 }
 
-/// What was measured, and why no more than that: an hour's results must outlive Ctrl-C and a server that is gone.
+/// What was measured, and why no more than that: an hour's results must outlive a signal and a server that is gone.
 async fn measure(
     client: ClientOptions,
     bench: &BenchOptions,
 ) -> anyhow::Result<(Report, anyhow::Result<()>)> {
-    let client = Client::connect(client).await?;
+    let mut signals = Signals::catch().context("cannot catch signals")?;
+    let client = tokio::select! {
+        client = Client::connect(client) => client?,
+        name = signals.next() => bail!("stopped ({name}) before anything was measured"),
+    };
     let mut report = Report::new(&client, bench);
-    let progress = TerminalProgress::default();
-    let ended = tokio::select! {
-        ended = plimsoll_load::bench(&client, bench, &progress, &mut report) => ended.map_err(Into::into),
-        _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted; only what was done before is reported")),
+    let (progress, stop) = (TerminalProgress::default(), Stop::default());
+    let ended = {
+        let mut benched = pin!(plimsoll_load::bench(&client, bench, &progress, &stop, &mut report));
+        loop {
+            tokio::select! {
+                ended = &mut benched => break ended.map_err(Into::into),
+                name = signals.next() => {
+                    progress.note(&format!("{name}: {}", told(&stop)));
+                    stop.stop();
+                }
+            }
+        }
     };
     progress.end();
     Ok((report, ended))
+}
+
+/// What the next signal does.
+fn told(stop: &Stop) -> &'static str {
+    if stop.is_stopped() {
+        "gives up what is under way"
+    } else {
+        "sends nothing more and waits for the answers under way; a second signal gives them up"
+    }
 }
 
 fn create(path: &Path) -> anyhow::Result<File> {
