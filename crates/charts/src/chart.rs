@@ -1,7 +1,6 @@
 //! What a chart is made of.
 
 use crate::axis::Axis;
-use crate::draw;
 
 /// A value on the x axis and one on the y axis, in the units of the axes.
 pub type Point = (f64, f64);
@@ -76,11 +75,6 @@ impl Chart {
     pub fn limit(mut self, name: impl Into<String>, at: f64) -> Self {
         self.limits.push(Limit { name: name.into(), at });
         self
-    }
-
-    /// The chart as one `<svg>` element, styles included, 720 by 320 units unless CSS says otherwise.
-    pub fn svg(&self) -> String {
-        draw::svg(self)
     }
 }
 

@@ -54,30 +54,39 @@ impl Frame {
     }
 }
 
-pub(crate) fn svg(chart: &Chart) -> String {
-    let frame = Frame::of(chart);
-    let mut out = String::new();
-    let size = format!("0 0 {WIDTH} {HEIGHT}");
-    let root = [
-        ("xmlns", Text("http://www.w3.org/2000/svg")),
-        ("viewBox", Text(&size)),
-        ("class", Text("plimsoll-chart")),
-        ("role", Text("img")),
-        ("aria-label", Text(&chart.title)),
-    ];
-    open(&mut out, "svg", &root);
-    out.push_str("<style>");
-    out.push_str(style::CSS);
-    out.push_str("</style>");
-    element(&mut out, "text", &[("class", Text("title")), ("x", At(LEFT)), ("y", At(18.0))], &chart.title);
-    axes(&mut out, chart, &frame);
-    for (i, series) in chart.series.iter().enumerate() {
-        draw_series(&mut out, series, &frame, i);
+impl Chart {
+    /// The chart as one `<svg>` element, styles included, 720 by 320 units unless CSS says otherwise.
+    pub fn svg(&self) -> String {
+        let chart = self;
+        let frame = Frame::of(chart);
+        let mut out = String::new();
+        let size = format!("0 0 {WIDTH} {HEIGHT}");
+        let root = [
+            ("xmlns", Text("http://www.w3.org/2000/svg")),
+            ("viewBox", Text(&size)),
+            ("class", Text("plimsoll-chart")),
+            ("role", Text("img")),
+            ("aria-label", Text(&chart.title)),
+        ];
+        open(&mut out, "svg", &root);
+        out.push_str("<style>");
+        out.push_str(style::CSS);
+        out.push_str("</style>");
+        element(
+            &mut out,
+            "text",
+            &[("class", Text("title")), ("x", At(LEFT)), ("y", At(18.0))],
+            &chart.title,
+        );
+        axes(&mut out, chart, &frame);
+        for (i, series) in chart.series.iter().enumerate() {
+            draw_series(&mut out, series, &frame, i);
+        }
+        limits(&mut out, chart, &frame);
+        legend(&mut out, &chart.series);
+        out.push_str("</svg>");
+        out
     }
-    limits(&mut out, chart, &frame);
-    legend(&mut out, &chart.series);
-    out.push_str("</svg>");
-    out
 }
 
 fn axes(out: &mut String, chart: &Chart, frame: &Frame) {

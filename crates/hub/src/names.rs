@@ -1,7 +1,5 @@
 //! The built-in short names: which package, which files, which bytes.
 
-use crate::source::PypiSource;
-
 /// A file that must have these bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pin {
@@ -28,25 +26,9 @@ pub struct Name {
     pub files: &'static [Pin],
 }
 
-impl Name {
-    /// The source that this name stands for.
-    pub fn source(&self) -> PypiSource {
-        PypiSource {
-            package: self.package.into(),
-            version: Some(self.version.into()),
-            path: self.path.into(),
-        }
-    }
-}
-
 /// All short names.
 pub fn names() -> &'static [Name] {
     &NAMES
-}
-
-/// The bytes that a source is known to have, also when it was typed in full.
-pub(crate) fn pins(source: &PypiSource) -> &'static [Pin] {
-    names().iter().find(|name| name.source() == *source).map_or(&[], |name| name.files)
 }
 
 static NAMES: [Name; 3] = [

@@ -5,10 +5,10 @@ use crate::entry::Entry;
 use crate::error::HubError;
 use crate::fsx;
 use crate::manifest::{FORMAT, Manifest};
-use crate::names::pins;
 use crate::pip;
 use crate::progress::Progress;
 use crate::source::PypiSource;
+use crate::source::pins;
 use crate::wheel::{self, Unpack};
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! What can be typed where a model is wanted.
 
 use crate::error::HubError;
-use crate::names::{Name, names};
+use crate::names::{Name, Pin, names};
 use crate::nearest::nearest;
 use crate::url;
 use std::fmt;
@@ -31,6 +31,22 @@ pub struct PypiSource {
     pub version: Option<String>,
     /// File or folder in the wheel, without a slash at either end.
     pub path: String,
+}
+
+impl Name {
+    /// The source that this name stands for.
+    pub fn source(&self) -> PypiSource {
+        PypiSource {
+            package: self.package.into(),
+            version: Some(self.version.into()),
+            path: self.path.into(),
+        }
+    }
+}
+
+/// The bytes that a source is known to have, also when it was typed in full.
+pub(crate) fn pins(source: &PypiSource) -> &'static [Pin] {
+    names().iter().find(|name| name.source() == *source).map_or(&[], |name| name.files)
 }
 
 /// `hf://ORG/REPO[@REVISION][/FILE]`

@@ -10,7 +10,7 @@
 //! - What is sent: [`arrivals`], [`lengths`], [`trace`], [`workload`]; its words: [`prompts`], `conversation`; by whom: [`manner`].
 //! - To whom: [`target`], `connection`, [`client`] (model, dialect, calibration), [`openai`], `sse`.
 //! - What becomes of it: `exchange`, [`record`], [`run`]; and how that is ended early: [`stop`].
-//! - What that says: [`percentile`], [`slo`], [`summary`], [`over_time`], [`sweep`], [`bench`], [`report`].
+//! - What that says: [`percentile`], [`slo`], [`summary`], [`over_time`], [`sweep`], [`bench`](mod@bench) by [`BenchOptions`], [`report`].
 
 pub mod arrivals;
 pub mod bench;
@@ -23,6 +23,7 @@ mod exchange;
 pub mod lengths;
 pub mod manner;
 pub mod openai;
+mod options;
 pub mod over_time;
 pub mod progress;
 pub mod prompts;
@@ -38,12 +39,13 @@ pub mod target;
 pub mod trace;
 pub mod workload;
 
-pub use bench::{BenchOptions, bench};
+pub use bench::bench;
 pub use client::{Client, ClientOptions};
 pub use error::LoadError;
 pub use exchange::Exchange;
 /// Names and values of headers.
 pub use hyper::header::{HeaderName, HeaderValue};
+pub use options::BenchOptions;
 pub use plimsoll_charts::percentile;
 pub use report::Report;
 pub use stop::Stop;

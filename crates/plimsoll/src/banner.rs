@@ -2,9 +2,15 @@
 
 use crate::config::units::Size;
 use crate::load::{Compute, Loaded};
-use crate::serve::Addresses;
 use std::fmt;
 use std::net::SocketAddr;
+
+/// Where the server listens, with the ports it was given.
+#[derive(Debug, Clone, Copy, serde::Serialize)]
+pub struct Addresses {
+    pub http: SocketAddr,
+    pub admin: SocketAddr,
+}
 
 /// What was chosen.
 pub struct Banner<'a> {

@@ -1,17 +1,18 @@
 //! `serve`: listens, loads the models meanwhile, and drains at the first signal.
 
+use crate::banner::{Addresses, Banner};
 use crate::config::{Address, Server, keys::LogFormat};
+use crate::load;
 use crate::load::{Compute, Loaded};
 use crate::pull::STOP;
 use crate::signals::{STOP_WAIT, Signals};
-use crate::{banner, load};
 use anyhow::{Context, anyhow};
 use plimsoll_gateway::{Gateway, GatewayConfig, control};
 use plimsoll_host::Host;
 use plimsoll_runtime::{MemoryConfig, MemoryWatch, Remedies, Runtime};
 use plimsoll_telemetry::{Metrics, logs};
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -44,13 +45,6 @@ pub fn serve(config: Server) -> anyhow::Result<()> {
     tokio.shutdown_background();
     control.stop();
     served
-}
-
-/// Where the server listens, with the ports it was given.
-#[derive(Debug, Clone, Copy, serde::Serialize)]
-pub struct Addresses {
-    pub http: SocketAddr,
-    pub admin: SocketAddr,
 }
 
 struct Serving {
@@ -110,7 +104,7 @@ impl Serving {
         if let Some(path) = &self.config.announce {
             announce(path, &self.addresses)?;
         }
-        let banner = banner::Banner {
+        let banner = Banner {
             compute: &self.compute,
             models: loaded,
             addresses: self.addresses,

@@ -12,10 +12,11 @@
 //! - [`planner`]: which sequences run in the next step, and which KV blocks they have.
 //! - [`plan`]: what goes into the planner and comes out of it.
 //! - [`queue_limit`]: how many may wait.
-//! - [`cost`]: how long a step will take. [`measured`]: what that begins with. [`quantile`]: quantiles that follow what they measure.
+//! - [`load`]: what is in a step. [`cost`]: how long it will take. [`measured`]: what that begins with. [`quantile`]: quantiles that follow what they measure.
 
 pub mod cost;
 pub mod gate;
+pub mod load;
 pub mod measured;
 pub mod plan;
 pub mod planner;
@@ -28,8 +29,9 @@ mod sync;
 mod tenants;
 pub mod view;
 
-pub use cost::{CostModel, Load, Rates};
+pub use cost::CostModel;
 pub use gate::{Ask, Bounds, Door, Gate, Refusal, Ticket};
+pub use load::{Load, Rates};
 pub use measured::Measured;
 pub use plan::{
     Arrival, BlockCopy, Event, LogitRows, Moves, Parking, Plan, PlannedSpan, SeqId, Start, Switch,

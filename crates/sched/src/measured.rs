@@ -1,6 +1,6 @@
 //! What steps cost on a machine, measured beforehand: a fit through many measured steps, and how far off that is.
 
-use crate::cost::{Load, Rates};
+use crate::load::{Load, Rates};
 use std::time::Duration;
 
 /// The shares of steps whose ratio of measured to predicted time is kept.

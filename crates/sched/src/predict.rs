@@ -1,6 +1,6 @@
 //! When a newcomer would have its first token: the next steps, played through in numbers.
 
-use crate::cost::Rates;
+use crate::load::Rates;
 use crate::view::{ENDS, View};
 
 /// Steps that are played through at most. What takes longer than that is late for anybody.

@@ -1,6 +1,6 @@
 //! What the gate predicts from: the lane as the planner saw it last, published as a whole.
 
-use crate::cost::Rates;
+use crate::load::Rates;
 use crate::promise::Class;
 use crate::sync::{AtomicU64, fence};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -3,8 +3,8 @@
 #![cfg(loom)]
 
 use loom::thread;
+use plimsoll_sched::Rates;
 use plimsoll_sched::Terms;
-use plimsoll_sched::cost::Rates;
 use plimsoll_sched::view::View;
 use plimsoll_sched::{Ask, Bounds, Door, Gate, Refusal, Snapshot, Ticket};
 use std::sync::Arc;

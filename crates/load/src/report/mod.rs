@@ -4,10 +4,10 @@ mod html;
 mod pictures;
 mod text;
 
-use crate::bench::BenchOptions;
 use crate::client::Client;
 use crate::manner::Manner;
 use crate::openai::{Dialect, Endpoint};
+use crate::options::BenchOptions;
 use crate::over_time::{Window, windows};
 use crate::prompts::Calibration;
 use crate::record::Record;
@@ -69,7 +69,7 @@ pub struct RateReport {
     pub generator: Generator,
     /// Ended early: too many had missed the promise, or it was stopped.
     pub cut_short: bool,
-    /// Failures in the words of the server, each once, at most [`MOST_MESSAGES`].
+    /// Failures in the words of the server, each once, at most 5.
     pub messages: Vec<String>,
     /// Every request, if they are kept.
     pub records: Vec<Record>,

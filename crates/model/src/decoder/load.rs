@@ -1,10 +1,11 @@
 //! From a checkpoint to a decoder.
 
+use super::error::LoadError;
 use super::rope::Frequencies;
 use super::step::Buffers;
 use super::weights::Weights;
 use super::{Decoder, SharedCompute};
-use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::checkpoint::Checkpoint;
 use crate::engine::{BLOCK_TOKENS, Shape};
 use crate::spec::DecoderSpec;
 use plimsoll_kernels::rope::MAX_HEAD;
@@ -25,36 +26,6 @@ pub struct Options {
     pub max_rows: usize,
     /// How keys and values are stored.
     pub kv: KvType,
-}
-
-/// A checkpoint that did not become a decoder.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// It could not be read.
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    /// It describes what the kernels do not compute.
-    #[error("{title}: {what}")]
-    Unsupported {
-        /// The model.
-        title: String,
-        /// What it wants, and what is supported.
-        what: String,
-    },
-    /// The system refuses the memory for the weights.
-    #[error(
-        "no memory for {bytes} bytes of packed weights: free some, or take a smaller or more quantized model"
-    )]
-    Weights {
-        /// What was asked for.
-        bytes: usize,
-    },
-    /// The system refuses the memory for the cache.
-    #[error("no memory for {bytes} bytes of KV cache: lower --kv-memory, --ctx or --max-seqs")]
-    Memory {
-        /// What was asked for.
-        bytes: usize,
-    },
 }
 
 /// Bytes of a KV block (16 tokens, all layers) of a decoder.

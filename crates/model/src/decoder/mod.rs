@@ -4,12 +4,14 @@
 //! - [`Options`], [`Decoder::load`]: how large, and from which checkpoint. `weights` packs them.
 //! - `rope`: frequencies by the spec's scaling. `step`: one step, layer by layer.
 
+mod error;
 mod load;
 mod rope;
 mod step;
 mod weights;
 
-pub use load::{LoadError, Options, kv_block_bytes};
+pub use error::LoadError;
+pub use load::{Options, kv_block_bytes};
 
 use crate::engine::{Engine, Shape, Span, StepError};
 use crate::spec::DecoderSpec;

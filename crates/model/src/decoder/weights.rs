@@ -1,7 +1,7 @@
 //! Weights of a decoder, packed for the kernels as they are read: no more than one piece of the file is in memory
 //! besides them.
 
-use super::load::LoadError;
+use super::error::LoadError;
 use crate::checkpoint::{Checkpoint, CheckpointError, DType, Tensor};
 use crate::spec::{DecoderSpec, LayerRole, Role, Rope, RopeOrder};
 use half::{bf16, f16};

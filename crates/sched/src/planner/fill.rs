@@ -2,7 +2,7 @@
 
 use super::Planner;
 use super::sequence::{Place, Sequence};
-use crate::cost::Load;
+use crate::load::Load;
 use crate::plan::{Plan, PlannedSpan};
 use plimsoll_kv::{BLOCK_TOKENS, blocks_for};
 use std::time::Duration;

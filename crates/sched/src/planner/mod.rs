@@ -24,7 +24,8 @@ mod sequence;
 mod take_in;
 mod track;
 
-use crate::cost::{CostModel, Load};
+use crate::cost::CostModel;
+use crate::load::Load;
 use crate::plan::{Event, Moves, Plan, PlannedSpan, SeqId, Switch};
 use crate::promise::Class;
 use crate::queue_limit::{QueueLimit, QueueRule};

@@ -2,7 +2,7 @@
 
 use super::Planner;
 use super::sequence::{Fetch, Place};
-use crate::cost::Load;
+use crate::load::Load;
 use crate::plan::{Parking, Plan, SeqId};
 use plimsoll_kv::{BLOCK_TOKENS, Move, blocks_for};
 use std::time::Duration;
