@@ -6,6 +6,7 @@
 //! - [`load`]: from a source to an engine with its text side. [`pull`]: the cache of models. [`progress`]: the
 //!   bar of all that take long.
 //! - [`serve`], with [`banner`] and [`signals`]; [`chat`] for `run`; [`bench`]; [`tune`], [`simulate`] and their [`profile`].
+//! - [`offered`]: what `bench serve` and `simulate` have in common on the command line.
 
 mod banner;
 mod bench;
@@ -13,6 +14,7 @@ mod chat;
 mod cli;
 mod config;
 mod load;
+mod offered;
 mod profile;
 mod progress;
 mod pull;

@@ -4,11 +4,11 @@ mod args;
 
 pub use args::Simulate;
 
+use crate::offered::is_factor;
 use crate::profile::{self, Profile};
 use crate::progress::TerminalProgress;
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, anyhow, ensure};
 use plimsoll_load::arrivals::Extent;
-use plimsoll_load::trace::{Scaling, Trace};
 use plimsoll_load::workload::{Class as Share, Source, Workload};
 use plimsoll_model::engine::{BLOCK_TOKENS, Shape};
 use plimsoll_runtime::{LaneConfig, Parking, Promise};
@@ -112,8 +112,7 @@ fn spec(
 /// What is offered, and over how many seconds.
 fn requests(command: &Simulate) -> anyhow::Result<(Vec<Request>, f64)> {
     let offered = &command.offered;
-    let above_0 = |factor: f64| factor > 0.0 && factor.is_finite();
-    ensure!(offered.rate.is_none_or(above_0), "--rate must be above 0");
+    ensure!(offered.rate.is_none_or(is_factor), "--rate must be above 0");
     let mix = offered.mix.clone().map(|mix| mix.0).unwrap_or_default();
     let classes = mix.iter().map(class).collect::<anyhow::Result<Vec<_>>>()?;
     let workload = Workload {
@@ -129,7 +128,7 @@ fn requests(command: &Simulate) -> anyhow::Result<(Vec<Request>, f64)> {
     let extent = match (offered.duration, offered.requests) {
         (Some(duration), _) => Extent::Seconds(duration.0.as_secs_f64()),
         (None, Some(requests)) => Extent::Requests(requests),
-        (None, None) => Extent::Requests(if offered.trace.is_some() { usize::MAX } else { REQUESTS }),
+        (None, None) => Extent::Requests(if offered.trace.is_named() { usize::MAX } else { REQUESTS }),
     };
     let plan = workload.plan(offered.rate, extent, 0)?;
     ensure!(
@@ -156,26 +155,13 @@ fn class(share: &Share) -> anyhow::Result<Class> {
 
 fn source(command: &Simulate) -> anyhow::Result<Source> {
     let offered = &command.offered;
-    let Some(path) = &offered.trace else {
-        if offered.rate.is_none() {
-            bail!("how much? give --rate R or --trace FILE");
-        }
-        let arrivals = offered.arrivals.0;
-        return Ok(Source::Process {
-            arrivals,
-            prompt: offered.prompt_tokens,
-            output: offered.output_tokens,
-        });
+    ensure!(offered.trace.is_named() || offered.rate.is_some(), "how much? give --rate R or --trace FILE");
+    let drawn = Source::Process {
+        arrivals: offered.arrivals.0,
+        prompt: offered.prompt_tokens,
+        output: offered.output_tokens,
     };
-    let speedup = offered.speedup.unwrap_or(1.0);
-    let above_0 = |factor: f64| factor > 0.0 && factor.is_finite();
-    ensure!(
-        above_0(speedup) && above_0(offered.scale_tokens),
-        "--speedup and --scale-tokens must be above 0"
-    );
-    ensure!(above_0(offered.keep) && offered.keep <= 1.0, "--keep must be above 0 and at most 1");
-    let scaling = Scaling { speedup, keep: offered.keep, tokens: offered.scale_tokens };
-    Ok(Source::Trace { trace: Trace::read(path)?, scaling })
+    Ok(offered.trace.source()?.unwrap_or(drawn))
 }
 
 fn report(command: &Simulate, profile: &Profile, spec: &Spec, (requests, span): (&[Request], f64)) -> Report {
@@ -184,7 +170,7 @@ fn report(command: &Simulate, profile: &Profile, spec: &Spec, (requests, span): 
     };
     let (prompt, output) = (mean(|request| request.prompt), mean(|request| request.output));
     let rate = requests.len() as f64 / span.max(1e-9);
-    let name = match &command.offered.trace {
+    let name = match &command.offered.trace.trace {
         Some(path) => format!("the trace {}", path.display()),
         None => format!("{} arrivals", command.offered.arrivals.name()),
     };

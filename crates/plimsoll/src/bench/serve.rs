@@ -5,6 +5,7 @@ pub mod words;
 
 pub use args::BenchServe;
 
+use crate::offered::is_factor;
 use crate::progress::TerminalProgress;
 use crate::signals::Signals;
 use anyhow::{Context, bail, ensure};
@@ -14,7 +15,6 @@ use plimsoll_load::openai::Endpoint;
 use plimsoll_load::progress::Progress;
 use plimsoll_load::sweep::SweepOptions;
 use plimsoll_load::target::Target;
-use plimsoll_load::trace::{Scaling, Trace};
 use plimsoll_load::workload::{Sessions, Source, Workload};
 use plimsoll_load::{BenchOptions, Client, ClientOptions, HeaderName, HeaderValue, Report, Stop};
 use std::fs::File;
@@ -132,11 +132,9 @@ fn headers(command: &BenchServe) -> anyhow::Result<Vec<(HeaderName, HeaderValue)
 
 fn bench_options(command: &BenchServe) -> anyhow::Result<BenchOptions> {
     let (offered, promise) = (&command.offered, &command.promise);
-    ensure!(offered.rate.iter().all(|rate| *rate > 0.0 && rate.is_finite()), "--rate must be above 0");
-    ensure!(
-        promise.multiples.iter().all(|factor| *factor > 0.0 && factor.is_finite()),
-        "--multiples must be above 0"
-    );
+    let are_factors = |factors: &[f64]| factors.iter().copied().all(is_factor);
+    ensure!(are_factors(&offered.rate), "--rate must be above 0");
+    ensure!(are_factors(&promise.multiples), "--multiples must be above 0");
     ensure!(command.run.max_in_flight > 0, "--max-in-flight must be at least 1");
     ensure!(!command.run.window.0.is_zero(), "--window must be above 0");
     Ok(BenchOptions {
@@ -155,10 +153,10 @@ fn bench_options(command: &BenchServe) -> anyhow::Result<BenchOptions> {
 
 fn extent(command: &BenchServe) -> Extent {
     let offered = &command.offered;
-    let most = match (command.promise.sweep, &offered.trace) {
+    let most = match (command.promise.sweep, offered.trace.is_named()) {
         (true, _) => SWEEP_REQUESTS,
-        (false, Some(_)) => usize::MAX,
-        (false, None) => REQUESTS,
+        (false, true) => usize::MAX,
+        (false, false) => REQUESTS,
     };
     match offered.duration {
         Some(duration) => Extent::Seconds(duration.0.as_secs_f64()),
@@ -174,7 +172,7 @@ fn rates(command: &BenchServe) -> anyhow::Result<Vec<Option<f64>>> {
         return Ok(Vec::new());
     }
     if offered.rate.is_empty() {
-        if offered.trace.is_none() {
+        if !offered.trace.is_named() {
             bail!("how much? give --rate R, --trace FILE, or --sweep with --slo");
         }
         return Ok(vec![None]);
@@ -223,17 +221,10 @@ fn manners(command: &BenchServe) -> anyhow::Result<Manners> {
 
 fn source(command: &BenchServe) -> anyhow::Result<Source> {
     let (offered, said) = (&command.offered, &command.said);
-    let Some(path) = &offered.trace else {
-        let arrivals = offered.arrivals.0;
-        return Ok(Source::Process { arrivals, prompt: said.prompt_tokens, output: said.output_tokens });
+    let drawn = Source::Process {
+        arrivals: offered.arrivals.0,
+        prompt: said.prompt_tokens,
+        output: said.output_tokens,
     };
-    let speedup = offered.speedup.unwrap_or(1.0);
-    let above_0 = |factor: f64| factor > 0.0 && factor.is_finite();
-    ensure!(
-        above_0(speedup) && above_0(offered.scale_tokens),
-        "--speedup and --scale-tokens must be above 0"
-    );
-    ensure!(above_0(offered.keep) && offered.keep <= 1.0, "--keep must be above 0 and at most 1");
-    let scaling = Scaling { speedup, keep: offered.keep, tokens: offered.scale_tokens };
-    Ok(Source::Trace { trace: Trace::read(path)?, scaling })
+    Ok(offered.trace.source()?.unwrap_or(drawn))
 }

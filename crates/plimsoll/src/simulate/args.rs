@@ -3,6 +3,7 @@
 use crate::bench::serve::words::{Mix, Process};
 use crate::config::slo::Slo;
 use crate::config::units::Period;
+use crate::offered::TraceArgs;
 use clap::{Args, ValueEnum};
 use plimsoll_load::lengths::Lengths;
 use std::path::PathBuf;
@@ -73,18 +74,8 @@ pub struct Offered {
     /// Tokens that all prompts begin with alike, of these: a system prompt, and what the chat template writes before it
     #[arg(long, value_name = "TOKENS", default_value_t = 0)]
     pub shared_prefix: u32,
-    /// Replay a trace instead: CSV in the layout of Azure's LLM traces or of BurstGPT
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
-    /// Times as fast as the trace was recorded; --rate instead names the rate itself
-    #[arg(long, value_name = "X", requires = "trace", conflicts_with = "rate")]
-    pub speedup: Option<f64>,
-    /// Keep each request of the trace with this chance
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0, requires = "trace")]
-    pub keep: f64,
-    /// Multiply the trace's prompt and output tokens by this
-    #[arg(long, value_name = "X", default_value_t = 1.0, requires = "trace")]
-    pub scale_tokens: f64,
+    #[command(flatten)]
+    pub trace: TraceArgs,
     /// Classes and their shares, such as interactive=0.3,batch=0.7
     #[arg(long, value_name = "CLASS=SHARE,…")]
     pub mix: Option<Mix>,

@@ -2,6 +2,7 @@
 
 use super::words::{Bounds, Mix, Process};
 use crate::config::units::Period;
+use crate::offered::TraceArgs;
 use clap::{Args, ValueEnum};
 use plimsoll_load::lengths::Lengths;
 use std::path::PathBuf;
@@ -59,18 +60,8 @@ pub struct Offered {
     /// `poisson`, `constant`, `burst:N` (N at once), or `ramp:A-B` (from A times the rate to B times)
     #[arg(long, value_name = "PROCESS", default_value = "poisson", conflicts_with = "trace")]
     pub arrivals: Process,
-    /// Replay a trace instead: CSV in the layout of Azure's LLM traces or of BurstGPT
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
-    /// Times as fast as the trace was recorded; --rate instead names the rate itself
-    #[arg(long, value_name = "X", requires = "trace", conflicts_with = "rate")]
-    pub speedup: Option<f64>,
-    /// Keep each request of the trace with this chance
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0, requires = "trace")]
-    pub keep: f64,
-    /// Multiply the trace's prompt and output tokens by this
-    #[arg(long, value_name = "X", default_value_t = 1.0, requires = "trace")]
-    pub scale_tokens: f64,
+    #[command(flatten)]
+    pub trace: TraceArgs,
     /// Classes and their shares, sent as x-priority, such as interactive=0.3,batch=0.7
     #[arg(long, value_name = "CLASS=SHARE,…")]
     pub mix: Option<Mix>,
