@@ -1,7 +1,8 @@
 //! The highest rate that keeps the promise.
 //!
 //! A bracket is found by doubling and halving, narrowed by bisection, both with a fraction of the requests; then the rate is
-//! tried afresh with all of them, and lowered or raised by steps until one rate keeps the promise and the next does not.
+//! tried afresh with all of them, and lowered or raised, by steps and then by halves and doubles, until one rate keeps the
+//! promise and the next does not.
 //! What the search saw does not count for the last word: a rate that was chosen because it looked well would look too well.
 
 use crate::error::LoadError;
@@ -11,8 +12,10 @@ use serde::Serialize;
 /// How to look.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SweepOptions {
-    /// Where to begin, in requests per second.
+    /// Where to begin, in requests per second: from `least` to `most`.
     pub start: f64,
+    /// No lower than this.
+    pub least: f64,
     /// No higher than this.
     pub most: f64,
     /// Requests that the answer must rest on.
@@ -39,7 +42,7 @@ pub struct Tried {
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sweep {
-    /// The highest rate that keeps the promise; `None` if none that was tried does.
+    /// The highest rate that keeps the promise; `None` if not even the least does.
     pub highest: Option<f64>,
     /// `highest` is the most that was allowed, so that there may be more.
     pub open_ended: bool,
@@ -60,10 +63,8 @@ pub struct Trial {
 const SEARCH_PART: usize = 5;
 /// No fewer than these, of which one may miss at a quantile of 0.99.
 const SEARCH_LEAST: usize = 100;
-/// Rates are halved so often before the search gives up. They are doubled up to [`SweepOptions::most`].
-const MOST_HALVINGS: usize = 14;
-/// Steps of the last part.
-const MOST_STEPS: usize = 10;
+/// Steps of the last part by what rates are told apart by. Who is further off than that is not found by them in good time.
+const STEPS: usize = 10;
 
 /// Looks for the highest rate, trying rates with `try_rate(rate, requests)`.
 ///
@@ -77,7 +78,7 @@ pub async fn sweep(
     let mut search = Search { options, slo, try_rate, tried: Vec::new() };
     let highest = match search.bracket().await? {
         Bracket::Between(low, high) => {
-            let low = search.bisect(low, high).await?;
+            let low = search.bisect(low, high, false).await?;
             search.settle(low).await?
         }
         Bracket::Open(most) => search.settle(most).await?,
@@ -115,8 +116,8 @@ impl<F: AsyncFnMut(f64, usize) -> Result<Trial, LoadError>> Search<'_, F> {
     }
 
     async fn bracket(&mut self) -> Result<Bracket, LoadError> {
-        let most = self.options.most;
-        let mut rate = self.options.start.min(most);
+        let SweepOptions { start, least, most, .. } = self.options;
+        let mut rate = start.clamp(least.min(most), most);
         if self.keeps(rate, false).await? {
             while rate < most {
                 let next = (rate * 2.0).min(most);
@@ -127,8 +128,8 @@ impl<F: AsyncFnMut(f64, usize) -> Result<Trial, LoadError>> Search<'_, F> {
             }
             return Ok(Bracket::Open(rate));
         }
-        for _ in 0..MOST_HALVINGS {
-            let next = rate / 2.0;
+        while rate > least {
+            let next = (rate / 2.0).max(least);
             if self.keeps(next, false).await? {
                 return Ok(Bracket::Between(next, rate));
             }
@@ -137,40 +138,31 @@ impl<F: AsyncFnMut(f64, usize) -> Result<Trial, LoadError>> Search<'_, F> {
         Ok(Bracket::None)
     }
 
-    async fn bisect(&mut self, mut low: f64, mut high: f64) -> Result<f64, LoadError> {
-        while high / low > 1.0 + self.options.precision {
+    async fn bisect(&mut self, mut low: f64, mut high: f64, whole: bool) -> Result<f64, LoadError> {
+        while high / low > (1.0 + self.options.precision) * (1.0 + 1e-9) {
             let middle = f64::midpoint(low, high);
-            if self.keeps(middle, false).await? { low = middle } else { high = middle }
+            if self.keeps(middle, whole).await? { low = middle } else { high = middle }
         }
         Ok(low)
     }
 
     /// The last word, by whole trials from `rate` on.
     async fn settle(&mut self, rate: f64) -> Result<Option<f64>, LoadError> {
-        let step = 1.0 + self.options.precision;
-        let mut best = None;
-        let mut rate = rate;
-        for _ in 0..MOST_STEPS {
-            if self.keeps(rate, true).await? {
-                best = Some(rate);
-                if rate >= self.options.most || self.tried.iter().any(|tried| self.is_next_up(tried, rate)) {
-                    break;
-                }
-                rate = (rate * step).min(self.options.most);
-            } else {
-                if best.is_some() {
-                    break;
-                }
-                rate /= step;
+        let SweepOptions { least, most, precision, .. } = self.options;
+        let goes_up = self.keeps(rate, true).await?;
+        let (mut last, mut steps) = (rate, 0);
+        loop {
+            let by = if steps < STEPS { 1.0 + precision } else { 2.0 };
+            let next = if goes_up { (last * by).min(most) } else { (last / by).max(least.min(last)) };
+            if next == last {
+                return Ok(goes_up.then_some(last));
             }
+            if self.keeps(next, true).await? != goes_up {
+                let (low, high) = if goes_up { (last, next) } else { (next, last) };
+                return self.bisect(low, high, true).await.map(Some);
+            }
+            (last, steps) = (next, steps + 1);
         }
-        Ok(best)
-    }
-
-    /// Whether a whole trial a step above `rate` has failed already.
-    fn is_next_up(&self, tried: &Tried, rate: f64) -> bool {
-        let above = tried.rate > rate && tried.rate <= rate * (1.0 + self.options.precision) * (1.0 + 1e-9);
-        tried.whole && !tried.kept && above
     }
 }
 
@@ -199,7 +191,8 @@ mod tests {
         now(sweep(options, &SLO, serve)).unwrap()
     }
 
-    const OPTIONS: SweepOptions = SweepOptions { start: 1.0, most: 1e4, requests: 1000, precision: 0.05 };
+    const OPTIONS: SweepOptions =
+        SweepOptions { start: 1.0, least: 1e-3, most: 1e4, requests: 1000, precision: 0.05 };
 
     proptest! {
         #[test]
@@ -214,21 +207,35 @@ mod tests {
         }
     }
 
+    /// A server whose knee is seen elsewhere by small trials than by whole ones.
+    fn with_knees(small: f64, whole: f64, options: SweepOptions) -> Sweep {
+        let serve = async |rate: f64, offered: usize| {
+            let knee = if offered < 1000 { small } else { whole };
+            Ok(Trial { offered, missed: if rate > knee { offered } else { 0 } })
+        };
+        now(sweep(options, &SLO, serve)).unwrap()
+    }
+
     #[test]
-    fn a_search_that_looked_too_well_is_corrected() {
-        // Small trials hide what whole ones show.
-        let serve = async |rate: f64, offered: usize| {
-            let knee = if offered < 1000 { 20.0 } else { 16.0 };
-            Ok(Trial { offered, missed: if rate > knee { offered } else { 0 } })
-        };
-        let found = now(sweep(OPTIONS, &SLO, serve)).unwrap().highest.unwrap();
-        assert!((15.2..=16.0).contains(&found), "{found}");
-        let serve = async |rate: f64, offered: usize| {
-            let knee = if offered < 1000 { 16.0 } else { 20.0 };
-            Ok(Trial { offered, missed: if rate > knee { offered } else { 0 } })
-        };
-        let found = now(sweep(OPTIONS, &SLO, serve)).unwrap().highest.unwrap();
-        assert!((19.0..=20.0).contains(&found), "{found}");
+    fn a_search_that_was_wrong_is_corrected_however_wrong_it_was() {
+        for (small, whole) in [(20.0, 16.0), (16.0, 20.0), (20.0, 1.3), (1.3, 20.0), (900.0, 0.01)] {
+            let sweep = with_knees(small, whole, OPTIONS);
+            let found = sweep.highest.unwrap();
+            assert!(found <= whole && found * 1.051 >= whole, "{found} for {whole}: {:?}", sweep.tried);
+            assert!(sweep.tried.len() < 60, "{}", sweep.tried.len());
+        }
+    }
+
+    #[test]
+    fn what_fails_at_every_rate_is_tried_down_to_the_least() {
+        for (least, small) in [(1e-3, 20.0), (0.5, 20.0), (0.5, 1e-9), (1.0, 1e-9)] {
+            let sweep = with_knees(small, 1e-9, SweepOptions { least, ..OPTIONS });
+            assert_eq!((sweep.highest, sweep.open_ended), (None, false));
+            let lowest = sweep.tried.iter().map(|tried| tried.rate).fold(f64::INFINITY, f64::min);
+            assert_eq!(lowest, least, "{:?}", sweep.tried);
+        }
+        let at_the_least = with_knees(20.0, 0.5, SweepOptions { least: 0.5, ..OPTIONS });
+        assert_eq!(at_the_least.highest, Some(0.5));
     }
 
     #[test]

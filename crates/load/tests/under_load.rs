@@ -258,7 +258,7 @@ fn with_knee(most: f64) -> impl Fn(&Asked) -> Vec<Act> {
 
 #[test]
 fn a_sweep_finds_the_knee_and_runs_at_its_multiples() {
-    let sweep = SweepOptions { start: 40.0, most: 10_000.0, requests: 150, precision: 0.2 };
+    let sweep = SweepOptions { start: 40.0, least: 1.0, most: 10_000.0, requests: 150, precision: 0.2 };
     let options = BenchOptions {
         slo: Some(SLO),
         sweep: Some(sweep),
@@ -341,7 +341,7 @@ fn a_second_stop_waits_for_nothing() {
 
 #[test]
 fn a_stopped_sweep_keeps_the_trial_it_was_in() {
-    let sweep = SweepOptions { start: 500.0, most: 10_000.0, requests: 1000, precision: 0.2 };
+    let sweep = SweepOptions { start: 500.0, least: 1.0, most: 10_000.0, requests: 1000, precision: 0.2 };
     let options =
         BenchOptions { slo: Some(SLO), sweep: Some(sweep), rates: Vec::new(), ..bench_options(1000, 0.0) };
     let stop = Stop::default();

@@ -183,11 +183,17 @@ fn rates(command: &BenchServe) -> anyhow::Result<Vec<Option<f64>>> {
 fn sweep(command: &BenchServe) -> anyhow::Result<SweepOptions> {
     let promise = &command.promise;
     ensure!((0.001..=1.0).contains(&promise.precision), "--precision must be from 0.001 to 1, such as 0.05");
-    ensure!(promise.max_rate > 0.0 && promise.max_rate.is_finite(), "--max-rate must be above 0");
+    let (least, most) = (promise.min_rate, promise.max_rate);
+    ensure!(is_factor(least) && is_factor(most), "--min-rate and --max-rate must be above 0");
+    ensure!(least <= most, "--min-rate must be at most --max-rate");
     let requests = command.offered.requests.unwrap_or(SWEEP_REQUESTS);
     ensure!(requests > 0, "--requests must be at least 1");
-    let start = command.offered.rate.first().copied().unwrap_or(SWEEP_START);
-    Ok(SweepOptions { start, most: promise.max_rate, requests, precision: promise.precision })
+    let start = command.offered.rate.first().copied().unwrap_or(SWEEP_START.clamp(least, most));
+    ensure!(
+        (least..=most).contains(&start),
+        "a sweep begins at {start} requests/s (--rate), which must be from --min-rate {least} to --max-rate {most}"
+    );
+    Ok(SweepOptions { start, least, most, requests, precision: promise.precision })
 }
 
 fn workload(command: &BenchServe) -> anyhow::Result<Workload> {

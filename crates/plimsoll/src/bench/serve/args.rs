@@ -125,6 +125,9 @@ pub struct Promise {
     /// Two rates are told apart when they differ by this share
     #[arg(long, value_name = "SHARE", default_value_t = 0.05, requires = "sweep")]
     pub precision: f64,
+    /// The sweep goes no lower than this
+    #[arg(long, value_name = "R", default_value_t = 0.01, requires = "sweep")]
+    pub min_rate: f64,
     /// The sweep goes no higher than this
     #[arg(long, value_name = "R", default_value_t = 1000.0, requires = "sweep")]
     pub max_rate: f64,
