@@ -153,6 +153,24 @@ def test_more_than_a_key_may_ever_have_is_no_matter_of_waiting(tmp_path):
         assert ask("two", prompt=["a", "b"]).status_code == 200
 
 
+def test_a_key_for_batch_asks_for_nothing_more_urgent(tmp_path):
+    config = tmp_path / "plimsoll.toml"
+    config.write_text('[[key]]\nkey = "nightly"\npriority = "batch"\nleast_timeout = "5s"\n')
+    with Server(f"--config={config}") as server:
+
+        def ask(more=None, **headers):
+            headers = {"authorization": "Bearer nightly", **headers}
+            return server.client.post("/v1/completions", json={**TEXT, **(more or {})}, headers=headers)
+
+        # As clients of vLLM have it who mean nothing by it.
+        for more in ({}, {"priority": 0}, {"priority": None}, {"priority": 3}):
+            assert ask(more).status_code == 200, more
+        refused(ask({"priority": -1}), 400, "invalid_request")
+        refused(ask(**{"x-priority": "standard"}), 400, "invalid_request")
+        refused(ask(**{"x-request-timeout-ms": "4999"}), 400, "invalid_request")
+        assert ask(**{"x-request-timeout-ms": "60000"}).status_code == 200
+
+
 @pytest.mark.parametrize(
     "sent",
     [

@@ -61,7 +61,7 @@ fn a_lower_priority_goes_first_and_the_header_wins() {
         (json!({}), None),
         (json!({"priority": null}), None),
         (json!({"priority": -5}), Some(Priority::Interactive)),
-        (json!({"priority": 0}), Some(Priority::Standard)),
+        (json!({"priority": 0}), None),
         (json!({"priority": 7}), Some(Priority::Batch)),
     ];
     for (body, expected) in cases {

@@ -85,6 +85,8 @@ pub struct TenantLimits {
     pub least_ttft: Duration,
     /// The least `x-slo-itl-ms`. Default: any.
     pub least_itl: Duration,
+    /// The least `x-request-timeout-ms`. Default: any.
+    pub least_timeout: Duration,
     /// Sequences in flight, instead of [`LaneConfig::per_tenant`]. Default: that.
     pub in_flight: Option<u32>,
 }
@@ -95,6 +97,7 @@ impl Default for TenantLimits {
             class: Class::Interactive,
             least_ttft: Duration::ZERO,
             least_itl: Duration::ZERO,
+            least_timeout: Duration::ZERO,
             in_flight: None,
         }
     }

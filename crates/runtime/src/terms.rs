@@ -18,6 +18,7 @@ pub(crate) fn asked(urgency: &Urgency, promise: &Promise, limits: &TenantLimits)
     let class = class(urgency.priority, limits.class)?;
     check_least("x-slo-ttft-ms", urgency.ttft, limits.least_ttft)?;
     check_least("x-slo-itl-ms", urgency.itl, limits.least_itl)?;
+    check_least("x-request-timeout-ms", urgency.timeout, limits.least_timeout)?;
     // The model promises nothing to `batch`.
     if class != Class::Batch {
         check("x-slo-ttft-ms", urgency.ttft, promise.ttft)?;

@@ -72,12 +72,13 @@ impl Common {
         }
     }
 
-    /// As with vLLM, a lower `priority` goes first, and 0 is the usual.
+    /// As with vLLM, a lower `priority` goes first. 0 is what it is there without being set, and what its clients send
+    /// who mean nothing by it: it says no more than no `priority` does, which an API key that is for `batch` alone may.
     fn urgency(&self, asked: Urgency) -> Urgency {
-        let in_body = self.priority.map(|priority| match priority {
-            ..0 => Priority::Interactive,
-            0 => Priority::Standard,
-            1.. => Priority::Batch,
+        let in_body = self.priority.and_then(|priority| match priority {
+            ..0 => Some(Priority::Interactive),
+            0 => None,
+            1.. => Some(Priority::Batch),
         });
         Urgency { priority: asked.priority.or(in_body), ..asked }
     }

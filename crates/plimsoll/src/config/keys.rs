@@ -130,11 +130,13 @@ pub struct TenantKeys {
     pub priority: Option<PriorityKey>,
     pub least_ttft: Option<Period>,
     pub least_itl: Option<Period>,
+    pub least_timeout: Option<Period>,
     pub max_in_flight: Option<u32>,
 }
 
 /// The names of the fields of [`TenantKeys`].
-pub const TENANT_KEYS: [&str; 5] = ["key", "priority", "least_ttft", "least_itl", "max_in_flight"];
+pub const TENANT_KEYS: [&str; 6] =
+    ["key", "priority", "least_ttft", "least_itl", "least_timeout", "max_in_flight"];
 
 /// A class of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -183,11 +183,12 @@ fn tenants(
             "key: number {number} is there already, among those of api_key or before"
         );
         let most = tenant.max_in_flight.map(|most| in_range("key.max_in_flight", most, &MAX_PER_KEY));
-        let defaults = TenantLimits::default();
+        let least = |period: Option<Period>| period.map_or(Duration::ZERO, |period| period.0);
         limits.push(TenantLimits {
-            class: tenant.priority.map_or(defaults.class, Into::into),
-            least_ttft: tenant.least_ttft.map_or(defaults.least_ttft, |period| period.0),
-            least_itl: tenant.least_itl.map_or(defaults.least_itl, |period| period.0),
+            class: tenant.priority.map_or(TenantLimits::default().class, Into::into),
+            least_ttft: least(tenant.least_ttft),
+            least_itl: least(tenant.least_itl),
+            least_timeout: least(tenant.least_timeout),
             in_flight: most.transpose()?,
         });
         keys.push(tenant.key.clone());

@@ -229,13 +229,19 @@ fn a_missing_file_is_an_error_when_it_was_named() {
 #[test]
 fn keys_have_limits() {
     let file = "[server]\napi_key = ['a']\n[[key]]\nkey = 'b'\npriority = 'batch'\nleast_ttft = '300ms'\nleast_itl = '30ms'\n\
-                max_in_flight = 4\n[[key]]\nkey = 'c'";
+                least_timeout = '2s'\nmax_in_flight = 4\n[[key]]\nkey = 'c'";
     let config = config(&["smollm2"], EngineKeys::default(), ServerKeys::default(), file).unwrap();
     assert_eq!(config.api_keys, ["a".into(), "b".into(), "c".into()]);
     let model = &config.models[0];
     let ms = Duration::from_millis;
     let class = plimsoll_runtime::Class::Batch;
-    let limited = TenantLimits { class, least_ttft: ms(300), least_itl: ms(30), in_flight: Some(4) };
+    let limited = TenantLimits {
+        class,
+        least_ttft: ms(300),
+        least_itl: ms(30),
+        least_timeout: ms(2000),
+        in_flight: Some(4),
+    };
     let none = TenantLimits::default();
     assert_eq!((model.tenants, &model.tenant_limits[..]), (3, &[none, limited, none][..]));
 }
