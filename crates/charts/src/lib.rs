@@ -1,4 +1,4 @@
-//! Charts for reports: numbers in, SVG out. One [`Chart`] has two axes, series of one [`Mark`] each, and limit lines.
+//! Charts for reports, and the pages they stand on: numbers in, SVG and HTML out. One [`Chart`] has two axes, series of one [`Mark`] each, and limit lines.
 //!
 //! Never here: I/O, clocks, scripts, fonts or anything else from outside; what comes out stands by itself, in a file or
 //! inside HTML, and follows the reader's light or dark scheme.
@@ -7,7 +7,7 @@
 //! zero. No coordinate that comes out is ever NaN or infinite.
 //!
 //! - [`chart`]: what a chart is made of. [`distribution`]: from samples to histograms and percentile curves.
-//! - [`percentile`]: the figures that tables beside them show.
+//! - [`percentile`]: the figures that tables beside them show. [`Page`]: the HTML that both stand on.
 //! - `axis`, `ticks`, `number`: from values to places and labels. `thin`: no more points than pixels.
 //! - `draw`, `style`, `xml`: the picture.
 
@@ -16,6 +16,7 @@ mod chart;
 pub mod distribution;
 mod draw;
 mod number;
+mod page;
 pub mod percentile;
 mod style;
 mod thin;
@@ -25,4 +26,5 @@ mod xml;
 pub use axis::{Axis, Scale};
 pub use chart::{Bar, Chart, Limit, Mark, Point, Series};
 pub use number::short;
+pub use page::Page;
 pub use xml::escape;

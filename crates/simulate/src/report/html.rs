@@ -3,53 +3,25 @@
 use super::Report;
 use super::text::{COLUMNS, cells};
 use crate::summary::Summary;
-use plimsoll_charts::{Axis, Chart, Mark, escape};
-use std::fmt::Write;
-
-const STYLE: &str = "\
-:root{color-scheme:light dark;--page:#fff;--ink:#24292f;--faint:#d8dee4;--soft:#57606a}\
-@media(prefers-color-scheme:dark){:root{--page:#0d1117;--ink:#c9d1d9;--faint:#30363d;--soft:#8b949e}}\
-body{background:var(--page);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}\
-table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}\
-th,td{padding:.2rem .7rem;border-bottom:1px solid var(--faint);text-align:right}\
-.soft{color:var(--soft)}.headline{font-size:1.25rem}svg{display:block;margin:1.2rem 0}";
+use plimsoll_charts::{Axis, Chart, Mark, Page, escape};
 
 pub(super) fn page(report: &Report) -> String {
-    let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
-    out.push_str("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
-    out.push_str("<title>Plimsoll: replicas for a promise</title><style>");
-    out.push_str(STYLE);
-    out.push_str("</style></head><body><h1>Replicas for a promise</h1>");
+    let mut page = Page::new("Replicas for a promise");
     if let Some(answer) = report.answer() {
-        put(&mut out, format_args!("<p class=\"headline\"><strong>{}</strong></p>", escape(&answer)));
+        page.put(format_args!("<p class=\"headline\"><strong>{}</strong></p>", escape(&answer)));
     }
     for (name, text) in [("Profile", &report.profile), ("Load", &report.load), ("Promise", &report.promise)] {
-        put(&mut out, format_args!("<p>{name}: {}</p>", escape(text)));
+        page.put(format_args!("<p>{name}: {}</p>", escape(text)));
     }
-    table(&mut out, &report.runs);
-    for chart in charts(report) {
-        out.push_str(&chart.svg());
-    }
+    page.put(format_args!("<table>"));
+    page.head(&COLUMNS);
+    report.runs.iter().for_each(|run| page.row(&cells(run)));
+    page.put(format_args!("</table>"));
+    page.charts(&charts(report));
     for note in &report.notes {
-        put(&mut out, format_args!("<p class=\"soft\">{}</p>", escape(note)));
+        page.put(format_args!("<p class=\"soft\">{}</p>", escape(note)));
     }
-    out.push_str("</body></html>\n");
-    out
-}
-
-/// Writing to a string cannot fail.
-fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    let _ = out.write_fmt(text);
-}
-
-fn table(out: &mut String, runs: &[Summary]) {
-    out.push_str("<table><tr>");
-    COLUMNS.iter().for_each(|name| put(out, format_args!("<th>{name}</th>")));
-    for run in runs {
-        out.push_str("</tr><tr>");
-        cells(run).iter().for_each(|cell| put(out, format_args!("<td>{cell}</td>")));
-    }
-    out.push_str("</tr></table>");
+    page.end()
 }
 
 fn charts(report: &Report) -> [Chart; 2] {
