@@ -349,7 +349,8 @@ fn a_stopped_sweep_keeps_the_trial_it_was_in() {
         beside(stopping(250, stop.clone(), whole), async |target| stopped(target, &options, &stop).await);
     assert_eq!((report.sweep, report.runs.len(), report.trials.len()), (None, 0, 2));
     assert!(!report.trials[0].cut_short && report.trials[1].cut_short);
-    assert!(report.trials[1].summary.outcomes.in_promise > 50);
+    // How many of the fifty were answered before the second of those that say stop came is the machine's affair.
+    assert!(report.trials[1].summary.outcomes.in_promise > 0);
 }
 
 /// The page stands by itself, and hostile words stay words.
