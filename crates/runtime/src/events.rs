@@ -1,8 +1,7 @@
 //! From the token ring to what a client reads: text, stop strings, usage.
 
-use crate::link::FromLane;
-use crate::pools::Lent;
-use crate::request::Item;
+use crate::lent::Lent;
+use crate::link::{FromLane, Item};
 use crate::text::Text;
 use futures_core::Stream;
 use plimsoll_api::error::{Error, Reason};

@@ -1,12 +1,15 @@
 //! From a request to a place in the mailbox. Everything that can be refused is refused here.
 
+use crate::admission::Admission;
 use crate::config::LaneConfig;
 use crate::events::{Choice, Events, Reading};
 use crate::experiment::{Entered, Judged, Policy};
 use crate::lane::{Lane, Phase};
+use crate::lent::Lent;
 use crate::link::{Link, Needs};
-use crate::pools::{Lent, Pools, Sequences};
-use crate::request::{Admission, Request, Scores, Sequence};
+use crate::pools::Pools;
+use crate::request::{Request, Scores};
+use crate::sequence::{Sequence, Sequences};
 use crate::stagers::{Stagers, off_thread};
 use crate::terms;
 use crate::text::{self, Text};

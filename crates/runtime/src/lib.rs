@@ -13,21 +13,24 @@
 //! - `generate`: from a request to a place in the mailbox: everything that can be refused is refused here.
 //! - `events`: from the token ring to text, stop strings and usage.
 //! - [`tune`]: what steps cost, measured at length. `probe`: one step to be measured.
-//! - `request`: what goes through the mailbox and what comes back.
+//! - `request`: what goes through the mailbox. `sequence`: its continuations. `admission`: its place behind the gate.
 //! - `lane`: the thread.
-//! - `link`: the token ring of a request, and what its reader says.
-//! - `pools`: what requests are made of.
+//! - `link`: the token ring of a request, what a lane says through it, and what its reader says. `bell`: how that wakes the lane.
+//! - `pools`: what requests are made of. `lent`: one such thing.
 //! - `park`: the parking store of a lane.
 //! - `stagers`: who works on texts off the async threads.
 //! - `terms`: what a request may ask for instead of what its model promises.
 //! - `text`: the text side of a model.
 //! - `turnstile`: lanes take turns on the one compute team.
 
+mod admission;
+mod bell;
 pub mod config;
 mod events;
 pub mod experiment;
 mod generate;
 mod lane;
+mod lent;
 mod link;
 pub mod memory;
 mod park;
@@ -35,6 +38,7 @@ mod pools;
 mod probe;
 mod request;
 pub mod runtime;
+mod sequence;
 mod stagers;
 mod terms;
 mod text;

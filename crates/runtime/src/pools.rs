@@ -8,13 +8,12 @@
 //! log-probabilities for more tokens than a ring holds), or comes while too many finished answers are being read, gets an
 //! object of its own, which the pool counts as a miss.
 
+use crate::bell::Bell;
 use crate::events::{Choice, Reading};
-use crate::lane::Bell;
 use crate::link::Link;
-use crate::request::Sequence;
-use plimsoll_pool::{Pool, Pooled, Reset, Users};
+use crate::sequence::{Sequence, Sequences};
+use plimsoll_pool::{Pool, Reset, Users};
 use plimsoll_telemetry::{ModelMetrics, PoolGauge};
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// The most objects a pool can have.
@@ -96,68 +95,4 @@ fn report<T: Reset>(pool: &Pool<T>, name: &'static str, metrics: &ModelMetrics) 
     let counts = pool.counts();
     let (outstanding, high_water, misses) = (counts.outstanding, counts.high_water, counts.misses);
     metrics.pool(PoolGauge { pool: name, outstanding, high_water, misses });
-}
-
-/// An object of a pool, or one made because the pool had none.
-pub(crate) enum Lent<T: Reset> {
-    Pooled(Pooled<T>),
-    Own(Box<T>),
-}
-
-impl<T: Reset> Lent<T> {
-    pub(crate) fn of(pool: &Pool<T>, make: impl FnOnce() -> T) -> Self {
-        pool.try_take().map_or_else(|| Self::Own(Box::new(make())), Self::Pooled)
-    }
-}
-
-impl<T: Reset> Deref for Lent<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        match self {
-            Self::Pooled(object) => object,
-            Self::Own(object) => object,
-        }
-    }
-}
-
-impl<T: Reset> DerefMut for Lent<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        match self {
-            Self::Pooled(object) => object,
-            Self::Own(object) => object,
-        }
-    }
-}
-
-/// The continuations of a request.
-#[derive(Default)]
-pub(crate) struct Sequences(Vec<Lent<Sequence>>);
-
-impl Deref for Sequences {
-    type Target = Vec<Lent<Sequence>>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Sequences {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
-
-impl Reset for Sequences {
-    fn reset(&mut self) {
-        self.0.clear();
-    }
-
-    fn is_clean(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn shrink(&mut self) {
-        self.0 = Vec::new();
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::Vary;
 use crate::config::LaneConfig;
-use crate::request::Sequence;
+use crate::sequence::Sequence;
 use plimsoll_api::error::Reason;
 use plimsoll_api::service::Priority;
 use plimsoll_sched::Terms;

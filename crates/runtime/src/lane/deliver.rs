@@ -1,7 +1,8 @@
 //! From logits to tokens in the rings.
 
 use super::roster::Roster;
-use crate::request::{Item, Request};
+use crate::link::Item;
+use crate::request::Request;
 use plimsoll_api::service::Finish;
 use plimsoll_model::engine::Engine;
 use plimsoll_model::sampling::{Candidates, Logprobs};

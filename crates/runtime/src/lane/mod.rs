@@ -1,6 +1,5 @@
 //! A lane: one model's thread, and the door to it.
 //!
-//! - [`bell`]: how the thread sleeps and is woken.
 //! - [`worker`]: the loop: take in, plan, compute, deliver.
 //! - [`roster`]: the requests the thread has.
 //! - [`moves`]: blocks are copied, parked and brought back, before a step.
@@ -10,7 +9,6 @@
 //! - [`spare`]: memory of blocks that no sequence needs, and how it goes back.
 //! - [`warm_up`]: what steps cost, measured before serving.
 
-mod bell;
 mod deliver;
 mod moves;
 mod roster;
@@ -20,9 +18,9 @@ mod stall;
 mod warm_up;
 mod worker;
 
-pub(crate) use bell::Bell;
 pub(crate) use spare::Spare;
 
+use crate::bell::Bell;
 use crate::config::LaneConfig;
 use crate::experiment::Trials;
 use crate::park::Store;

@@ -1,6 +1,8 @@
 //! The requests a lane's thread has, by the numbers of their sequences.
 
-use crate::request::{Admission, Item, Request};
+use crate::admission::Admission;
+use crate::link::Item;
+use crate::request::Request;
 use plimsoll_api::error::Error;
 use plimsoll_sched::{Arrival, Event, Planner, SeqId, Start};
 use std::time::Instant;

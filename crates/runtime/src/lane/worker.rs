@@ -1,12 +1,12 @@
 //! The loop of a lane's thread: take in, plan, compute, deliver.
 
-use super::bell::Sleeper;
 use super::deliver::{Delivery, Scratch};
 use super::moves::Mover;
 use super::roster::Roster;
 use super::spare::Shedder;
 use super::stall::Stall;
 use super::{LaneParts, Phase, Shared, warm_up};
+use crate::bell::Sleeper;
 use crate::experiment::Conductor;
 use crate::park::Store;
 use crate::turnstile::Turnstile;

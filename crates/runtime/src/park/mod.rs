@@ -12,7 +12,7 @@ mod state;
 
 pub(crate) use stager::Medium;
 
-use crate::lane::Bell;
+use crate::bell::Bell;
 use plimsoll_sched::{Event, SeqId};
 use state::{Buffer, State};
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use super::stager::Medium;
 use super::{Sizes, Store};
-use crate::lane::Bell;
+use crate::bell::Bell;
 use plimsoll_sched::{Event, SeqId};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

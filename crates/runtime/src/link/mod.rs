@@ -1,8 +1,13 @@
 //! The link between a request's lane and its reader: the token ring, and what the reader says. Both sides hold one end, and
 //! whichever drops its end last sends the link back to its pool, if it came from one.
 
-use crate::lane::Bell;
-use crate::request::{Control, Item};
+mod control;
+mod item;
+
+pub(crate) use control::{Control, Needs};
+pub(crate) use item::Item;
+
+use crate::bell::Bell;
 use plimsoll_pool::{Pool, Pooled, Reset};
 use plimsoll_ring::spsc::{self, Consumer, Producer};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,14 +32,6 @@ struct Home {
     consumer: Option<Consumer<Item>>,
     /// Sends the link back to its pool.
     ticket: Option<Pooled<Link>>,
-}
-
-/// What a request needs of its link.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Needs {
-    pub(crate) sequences: usize,
-    /// Items one step may put into the ring.
-    pub(crate) items_per_step: usize,
 }
 
 impl Link {

@@ -40,13 +40,13 @@ impl Bell {
     }
 
     /// Whether it rang since the last call.
-    pub(super) fn take(&self) -> bool {
+    pub(crate) fn take(&self) -> bool {
         self.rung.swap(false, SeqCst)
     }
 
     /// Sleeps until it rings or `is_due`, at the longest until `until`. Returns when it was first called, or was due, if it
     /// was.
-    pub(super) fn sleep(
+    pub(crate) fn sleep(
         &self,
         sleeper: &Sleeper,
         until: Option<Instant>,
@@ -70,13 +70,13 @@ impl Bell {
 }
 
 /// The thread that sleeps.
-pub(super) struct Sleeper {
+pub(crate) struct Sleeper {
     waker: Waker,
 }
 
 impl Sleeper {
     /// The calling thread.
-    pub(super) fn current() -> Self {
+    pub(crate) fn current() -> Self {
         Self { waker: thread_waker() }
     }
 }
