@@ -1,6 +1,6 @@
 //! Reads a body under limits: of its size, of its time, and of the memory that all bodies take.
 
-use crate::app::App;
+use crate::config::GatewayConfig;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderMap;
@@ -22,15 +22,19 @@ const LINGER: Duration = Duration::from_secs(2);
 /// When to come back if too many bodies were being read.
 const CROWDED_RETRY: Duration = Duration::from_secs(1);
 
-/// The bytes of all bodies being read, and of what was read from them until somebody else keeps count of it.
+/// The bytes of all bodies being read, and of what was read from them until somebody else keeps count of it; and the limits
+/// of each.
 pub struct Bodies {
     bytes: Arc<AtomicUsize>,
     most: usize,
+    limit: usize,
+    wait: Duration,
 }
 
 impl Bodies {
-    pub fn new(most: usize) -> Self {
-        Self { bytes: Arc::default(), most }
+    pub fn new(config: &GatewayConfig) -> Self {
+        let GatewayConfig { body_memory: most, body_limit: limit, body_timeout: wait, .. } = *config;
+        Self { bytes: Arc::default(), most, limit, wait }
     }
 
     fn share(&self) -> Share {
@@ -103,11 +107,11 @@ enum Flaw {
 /// # Errors
 /// [`Reason::BodyEncoding`], [`Reason::BodyTooLarge`], [`Reason::BodyTimeout`], [`Reason::QueueFull`] when too many are being read at once, or
 /// [`Reason::InvalidRequest`] when it breaks off.
-pub async fn read(request: Request, app: &App) -> Result<Whole, Error> {
+pub async fn read(request: Request, bodies: &Bodies) -> Result<Whole, Error> {
     let (head, mut body) = request.into_parts();
     check_encoding(&head.headers)?;
-    let (limit, wait) = (app.config.body_limit, app.config.body_timeout);
-    let mut share = app.bodies.share();
+    let Bodies { limit, wait, .. } = *bodies;
+    let mut share = bodies.share();
     let flaw = match tokio::time::timeout(wait, read_within(&mut body, limit, &mut share)).await {
         Ok(Ok(bytes)) => return Ok(Whole { bytes, share }),
         Ok(Err(flaw)) => flaw,

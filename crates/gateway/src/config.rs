@@ -1,6 +1,6 @@
 //! Every limit of the gateway.
 
-use crate::auth::ApiKey;
+use crate::key::ApiKey;
 use axum::http::HeaderValue;
 use std::time::Duration;
 

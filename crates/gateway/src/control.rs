@@ -3,9 +3,9 @@
 //! One thread with one runtime and nothing else on it: whatever the gateway and the engine do, the kernel gives this thread
 //! its turn, and a scrape is answered in milliseconds.
 
-use crate::app::{method_not_allowed, not_found};
 use crate::info;
 use crate::refusal::Refusal;
+use crate::routes::{method_not_allowed, not_found};
 use crate::server::{Connections, Drain, accept_until};
 use axum::Router;
 use axum::extract::State;

@@ -45,7 +45,7 @@ pub async fn tokenize(
     Extension(Tenant(tenant)): Extension<Tenant>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let body = body::read(request, &app).await?;
+    let body = body::read(request, &app.bodies).await?;
     let cards = app.service.models(tenant);
     let request = read_tokenize(&body, &cards)?;
     let _share = body.becomes(request.text.len());
@@ -62,7 +62,7 @@ pub async fn detokenize(
     Extension(Tenant(tenant)): Extension<Tenant>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let body = body::read(request, &app).await?;
+    let body = body::read(request, &app.bodies).await?;
     let (model, tokens) = read_detokenize(&body, &app.service.models(tenant))?;
     let _share = body.becomes(size_of_val(&*tokens));
     exchange.concerns(&model);

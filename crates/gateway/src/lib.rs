@@ -13,6 +13,7 @@
 //! - [`GatewayConfig`]: every limit, with its default.
 //! - `stall`: breaks connections whose readers take nothing for too long.
 //! - `urgency`: what headers say about deadlines and priority.
+//! - `frames`: server-sent events, written into reused buffers.
 //! - `refusal`: an error of the table as an HTTP answer.
 
 mod app;
@@ -21,16 +22,19 @@ mod body;
 mod config;
 pub mod control;
 mod exchange;
+mod frames;
 mod generate;
 mod info;
+mod key;
 mod refusal;
+mod routes;
 mod server;
 mod stall;
 mod urgency;
 
 pub use app::Gateway;
-pub use auth::ApiKey;
 pub use config::{ConfigError, GatewayConfig};
+pub use key::ApiKey;
 pub use server::serve;
 
 /// The version that `/version` gives.

@@ -2,6 +2,7 @@
 
 use crate::app::{App, Gateway};
 use crate::config::GatewayConfig;
+use crate::routes::router;
 use crate::stall::StallLimit;
 use axum::Router;
 use hyper::server::conn::http1;
@@ -43,7 +44,7 @@ pub async fn serve(
         draining: app.draining.clone(),
         closing: app.closing.clone(),
     };
-    accept_until(listener, app.router(), connections, shutdown, drain).await;
+    accept_until(listener, router(&app), connections, shutdown, drain).await;
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! How chat and completions differ in what they write.
 
-use super::frames::{Frames, Head};
+use crate::frames::{Frames, Head};
 use crate::refusal::json;
 use axum::response::Response;
 use plimsoll_api::openai::response::{

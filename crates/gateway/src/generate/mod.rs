@@ -6,7 +6,6 @@
 //! - `sse`, `whole`: the two ways to answer.
 
 mod dialect;
-mod frames;
 mod happenings;
 mod sse;
 mod whole;
@@ -15,6 +14,7 @@ use crate::app::App;
 use crate::auth::Tenant;
 use crate::body;
 use crate::exchange::{Exchange, new_id};
+use crate::frames::Head;
 use crate::info::refuse_unready;
 use crate::refusal::Refusal;
 use crate::urgency;
@@ -22,8 +22,6 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use dialect::{Chat, Dialect, Text};
-pub use frames::FrameBuffer;
-use frames::Head;
 use happenings::Happenings;
 use plimsoll_api::error::{Error, Reason};
 use plimsoll_api::openai::{self, Caller, Job, Limits};
@@ -66,7 +64,7 @@ async fn answer<D: Dialect>(
         refuse_unready(Readiness::Draining)?;
     }
     let urgency = urgency::read(request.headers(), exchange.began())?;
-    let body = body::read(request, &app).await?;
+    let body = body::read(request, &app.bodies).await?;
     let caller = Caller { request_id: exchange.request_id(), tenant, urgency };
     let limits = Limits { max_choices: app.config.max_choices };
     let job = read(&body, &app.service.models(tenant), caller, limits)

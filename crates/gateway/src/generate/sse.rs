@@ -1,11 +1,11 @@
 //! Answers as server-sent events.
 
 use super::dialect::Dialect;
-use super::frames::{Buffer, Frames};
 use super::happenings::{Happening, Happenings};
 use super::{Reply, cut_short};
 use crate::app::App;
 use crate::exchange::Exchange;
+use crate::frames::{Buffer, Frames};
 use axum::body::Body;
 use axum::http::HeaderName;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
