@@ -5,7 +5,8 @@ mod toy;
 use plimsoll_sched::{Arrival, CostModel, Deadlines, Event, Limits, Plan, Planner, SeqId, Snapshot};
 use std::sync::Arc;
 use std::time::Duration;
-use toy::{Job, Toy};
+use toy::Toy;
+use toy::script::Job;
 
 fn limits(park_blocks: usize, park_move: Duration) -> Limits {
     Limits {

@@ -9,7 +9,8 @@ use plimsoll_sched::{
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
-use toy::{Toy, job, limits, loner};
+use toy::Toy;
+use toy::script::{job, limits, loner};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]

@@ -1,88 +1,21 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 //! A lane that computes nothing, but remembers what is in every slot of every block and of the parking store.
+//!
+//! - [`script`]: what it is asked for. [`memory`]: what is where.
+
+mod memory;
+pub mod script;
+
+use memory::Memory;
+use script::Job;
 
 use plimsoll_kv::{Chain, HashKey};
 use plimsoll_sched::{
-    Arrival, Class, CostModel, Deadlines, Event, Limits, LogitRows, Parking, Plan, PlannedSpan, Planner,
-    SeqId, Terms,
+    Arrival, CostModel, Deadlines, Event, Limits, LogitRows, Plan, PlannedSpan, Planner, SeqId,
 };
-use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A request of the script.
-#[derive(Debug, Clone)]
-pub struct Job {
-    /// Steps after the one before it.
-    pub gap: usize,
-    pub prompt: usize,
-    /// Jobs of one family begin with the same tokens, up to the least of these.
-    pub family: Option<(u32, usize)>,
-    /// Further continuations of the same prompt.
-    pub forks: usize,
-    /// Tokens it generates before it ends by itself.
-    pub output: usize,
-    pub all_logits: bool,
-    /// It is cancelled once it has generated this many.
-    pub cancel: Option<usize>,
-    /// It pauses once it has generated this many, for so many steps.
-    pub pause: Option<(usize, usize)>,
-    /// In steps from its arrival: its first token, its mean gap, its last token.
-    pub terms: Terms,
-}
-
-fn terms() -> impl Strategy<Value = Terms> {
-    let class = prop_oneof![Just(Class::Interactive), Just(Class::Standard), Just(Class::Batch)];
-    let after = |steps| proptest::option::weighted(0.3, (1..steps).prop_map(Duration::from_millis));
-    let terms = (class, after(60u64), after(20), after(200));
-    terms.prop_map(|(class, ttft, itl, e2e)| Terms { class, ttft, itl, e2e })
-}
-
-pub fn job() -> impl Strategy<Value = Job> {
-    let cancel = proptest::option::weighted(0.15, 0..6usize);
-    let pause = proptest::option::weighted(0.3, (0..6usize, 1..40usize));
-    let family = proptest::option::weighted(0.6, (0..3u32, 1..100usize));
-    let forks = prop_oneof![3 => Just(0usize), 1 => 1..4usize];
-    let size = (0..4usize, 1..90usize, 1..30usize);
-    (size, family, forks, proptest::bool::weighted(0.2), cancel, pause, terms()).prop_map(
-        |((gap, prompt, output), family, forks, all_logits, cancel, pause, terms)| Job {
-            gap,
-            prompt,
-            family,
-            forks,
-            output,
-            all_logits,
-            cancel,
-            pause,
-            terms,
-        },
-    )
-}
-
-/// A job that has nothing in common with others.
-pub fn loner() -> impl Strategy<Value = Job> {
-    job().prop_map(|job| Job { family: None, forks: 0, terms: Terms::default(), ..job })
-}
-
-pub fn limits() -> impl Strategy<Value = Limits> {
-    let park = (prop_oneof![Just(0usize), 1..40usize], prop_oneof![4 => Just(0u64), 1 => 1..20u64]);
-    (1..6usize, 0..40usize, 0..10usize, 8..20usize, 1..200u64, park).prop_map(
-        |(max_seqs, rows, logits, blocks, budget, (park_blocks, park_move))| Limits {
-            max_seqs,
-            max_rows: max_seqs + rows,
-            max_logits: max_seqs + logits,
-            context: 120,
-            blocks,
-            step_budget: Duration::from_millis(budget),
-            park_blocks,
-            park_move: Duration::from_millis(park_move),
-            park_ahead: max_seqs % 3,
-            quantile: 0.99,
-            queue: plimsoll_sched::QueueRule::default(),
-        },
-    )
-}
 
 /// A sequence as the toy sees it.
 #[derive(Debug)]
@@ -117,13 +50,6 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The prompt of job number `i`.
-fn prompt(i: usize, job: &Job) -> Vec<u32> {
-    let (family, common) = job.family.unwrap_or((0, 0));
-    let token = |at| if at < common { 1000 * family + at as u32 % 9 } else { 10_000 + (i * 100 + at) as u32 };
-    (0..job.prompt).map(token).collect()
-}
-
 pub struct Toy {
     pub limits: Limits,
     pub planner: Planner,
@@ -131,13 +57,7 @@ pub struct Toy {
     pub plans: Vec<Plan>,
     /// The first step of each sequence that never paused, in the order of arrival.
     pub starts: Vec<(SeqId, usize)>,
-    /// Contents of each block of the slab, and of the parking store.
-    slots: Vec<[u64; 16]>,
-    store: Vec<Option<[u64; 16]>>,
-    /// What is being fetched: when it is there, whose, from which block on.
-    fetching: Vec<(usize, SeqId, usize)>,
-    /// From which block on a sequence's slots are at hand.
-    at_hand: BTreeMap<SeqId, usize>,
+    memory: Memory,
     /// Tokens that came back from the store.
     pub restored: usize,
     /// Tokens that others had computed.
@@ -153,19 +73,13 @@ impl Toy {
     pub fn new(limits: Limits) -> Self {
         let planner = Planner::new(limits, CostModel::default(), Arc::default());
         let (live, plans, starts) = Default::default();
-        let slots = vec![[0; 16]; limits.blocks];
-        let store = vec![None; limits.park_blocks];
-        let (fetching, at_hand) = Default::default();
         Self {
             limits,
             planner,
             live,
             plans,
             starts,
-            slots,
-            store,
-            fetching,
-            at_hand,
+            memory: Memory::new(&limits),
             restored: 0,
             shared: 0,
             next: 0,
@@ -203,7 +117,7 @@ impl Toy {
             let seq = SeqId(self.next);
             self.next += 1;
             let mut chain = Chain::new(HashKey([1, 2]), 0, "");
-            let (tokens, mut names) = (prompt(i, &job), Vec::new());
+            let (tokens, mut names) = (script::prompt(i, &job), Vec::new());
             chain.extend(&tokens, &mut names);
             let fork_of = (k > 0 && !all_logits).then_some(first);
             let max_len = job.prompt + job.output;
@@ -245,7 +159,7 @@ impl Toy {
     fn one_step(&mut self, events: &mut Vec<Event>) {
         self.step += 1;
         let mut plan = Plan::default();
-        self.answer(events);
+        self.memory.answer(self.step, &self.planner, events);
         let now = Duration::from_millis(self.step as u64);
         self.planner.step(now, events.drain(..), &mut plan);
         self.planner.assert_sound();
@@ -265,9 +179,12 @@ impl Toy {
             self.restored += start.restored;
             self.shared += start.shared;
         }
-        let has_all = self.make_moves(&plan, events);
+        let lost = self.memory.make(self.step, &plan.moves, &self.planner, events);
+        for seq in &lost {
+            self.live.get_mut(seq).expect("a dead sequence was loaded").computed = 0;
+        }
         // Now and then a step fails, and is tried again.
-        if !has_all || self.step.is_multiple_of(13) {
+        if !lost.is_empty() || self.step.is_multiple_of(13) {
             events.push(Event::StepFailed);
         } else {
             self.check(&plan);
@@ -281,61 +198,6 @@ impl Toy {
         self.plans.push(plan);
     }
 
-    /// What was fetched long enough. Now and then it is lost instead.
-    fn answer(&mut self, events: &mut Vec<Event>) {
-        let step = self.step;
-        for (_, seq, from) in self.fetching.extract_if(.., |(due, ..)| *due <= step) {
-            // A sequence may share a slot that another one's save was refused.
-            let has_all = self.planner.slots(seq).iter().all(|&slot| self.store[slot as usize].is_some());
-            if !has_all || step.is_multiple_of(11) {
-                events.push(Event::ParkLost(seq));
-            } else {
-                self.at_hand.insert(seq, from);
-                events.push(Event::Fetched(seq));
-            }
-        }
-    }
-
-    /// Moves blocks. Tells whether all loads succeeded; now and then one does not, and a save is refused.
-    fn make_moves(&mut self, plan: &Plan, events: &mut Vec<Event>) -> bool {
-        let moves = &plan.moves;
-        for &slot in &moves.discards {
-            self.store[slot as usize] = None;
-        }
-        for &Parking { seq, at } in &moves.saves {
-            if self.step.is_multiple_of(17) {
-                events.push(Event::ParkLost(seq));
-            } else {
-                self.store[at.slot as usize] = Some(self.slots[at.block as usize]);
-            }
-        }
-        let mut lost = Vec::new();
-        for &Parking { seq, at } in &moves.loads {
-            let k = self.planner.slots(seq).iter().position(|&slot| slot == at.slot);
-            assert!(self.at_hand[&seq] <= k.expect("a slot of another"), "{seq:?} loads what is not at hand");
-            self.slots[at.block as usize] = self.store[at.slot as usize].expect("an empty slot is at hand");
-            if self.step.is_multiple_of(19) {
-                lost.push(seq);
-            }
-        }
-        for copy in &moves.copies {
-            self.slots[copy.to as usize] = self.slots[copy.from as usize];
-        }
-        for seq in &moves.fetched {
-            self.at_hand.remove(seq);
-            self.fetching.retain(|(_, other, _)| other != seq);
-        }
-        for &(seq, from) in &moves.fetches {
-            assert!(self.fetching.iter().all(|(_, other, _)| *other != seq), "{seq:?} is being fetched");
-            self.fetching.push((self.step + 1 + seq.0 as usize % 4, seq, from));
-        }
-        for seq in &lost {
-            self.live.get_mut(seq).expect("a dead sequence was loaded").computed = 0;
-            events.push(Event::ParkLost(*seq));
-        }
-        lost.is_empty()
-    }
-
     fn check(&self, plan: &Plan) {
         let rows: usize = plan.spans.iter().map(|span| span.len).sum();
         let logits: usize = plan.spans.iter().map(PlannedSpan::logit_rows).sum();
@@ -343,9 +205,8 @@ impl Toy {
         assert!(logits <= self.limits.max_logits, "{logits} rows of logits");
         assert!(plan.spans.len() <= self.limits.max_seqs);
         let running = |live: &Live| live.paused_until.is_none();
-        let is_fetching = !self.fetching.is_empty();
         assert!(
-            !plan.spans.is_empty() || is_fetching || !self.live.values().any(running),
+            !plan.spans.is_empty() || self.memory.is_fetching() || !self.live.values().any(running),
             "somebody can run, nobody does"
         );
         for (i, span) in plan.spans.iter().enumerate() {
@@ -358,7 +219,7 @@ impl Toy {
             let blocks = self.planner.blocks(span.seq);
             assert!(blocks.len() * 16 >= span.start + span.len);
             for at in 0..span.start {
-                let content = self.slots[blocks[at / 16] as usize][at % 16];
+                let content = self.memory.blocks[blocks[at / 16] as usize][at % 16];
                 assert_eq!(content, live.contents[at], "{span:?} reads what is not its own at {at}");
             }
             let last = span.start + span.len == len;
@@ -377,7 +238,7 @@ impl Toy {
         live.computed = span.start + span.len;
         for at in span.start..live.computed {
             let block = self.planner.blocks(span.seq)[at / 16];
-            self.slots[block as usize][at % 16] = live.contents[at];
+            self.memory.blocks[block as usize][at % 16] = live.contents[at];
         }
         if span.logits == LogitRows::All {
             live.reported[span.start..live.computed].iter_mut().for_each(|count| *count += 1);
