@@ -51,8 +51,9 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// Its bounds for the P95, in milliseconds.
 const SLOW: f64 = 80.0;
 const FAST: f64 = 30.0;
-/// What `little` keeps of the best rate seen, per period: a quiet hour does not make the next rush hour's queue short.
-const KEEP: f64 = 0.995;
+/// What `little` keeps of the best rate seen, per period: a quiet hour, of which four fifths are left, does not make the next
+/// rush hour's queue short.
+const KEEP: f64 = 0.9997;
 
 /// How many may wait now.
 #[derive(Debug, Clone)]
@@ -218,6 +219,8 @@ mod tests {
         let mut limit = QueueLimit::new(rule, 16);
         limit.at(SECOND * 5, 50.0);
         assert_eq!(limit.at(SECOND * 10, 1.0), 100, "the best rate is remembered");
+        let after_an_hour = (3..=720).map(|period| limit.at(SECOND * 5 * period, 1.0)).last();
+        assert!(after_an_hour.is_some_and(|waiting| (80..100).contains(&waiting)), "{after_an_hour:?}");
         let open = QueueRule { wait: None, ..rule };
         assert_eq!(QueueLimit::new(open, 16).at(SECOND * 5, 1.0), 256);
         let fixed = QueueRule { policy: QueuePolicy::Fixed, ..rule };
