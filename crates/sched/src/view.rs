@@ -19,6 +19,8 @@ pub struct View {
     pub best: Rates,
     /// What steps are cut to.
     pub budget: f64,
+    /// What they are cut to when nobody runs who was promised a gap.
+    pub idle_budget: f64,
     /// The longest mean step under which everybody who runs keeps the promised gap.
     pub tightest: f64,
     /// Sequences that decode.
@@ -54,7 +56,7 @@ pub struct View {
 }
 
 /// Words that a view is stored in.
-const WORDS: usize = 11 + 8 + 8 * Class::COUNT + ENDS;
+const WORDS: usize = 12 + 8 + 8 * Class::COUNT + ENDS;
 
 impl Default for View {
     fn default() -> Self {
@@ -64,6 +66,7 @@ impl Default for View {
             rates: none,
             best: none,
             budget: 0.05,
+            idle_budget: 0.05,
             tightest: f64::INFINITY,
             decodes: 0.0,
             kv: 0.0,
@@ -89,7 +92,7 @@ impl View {
         let (now, best) = (self.rates, self.best);
         let single =
             [self.free_at, self.budget, self.tightest, self.decodes, self.kv, self.active, self.entering];
-        let more = [self.aim, self.output[0], self.output[1], self.fresh];
+        let more = [self.aim, self.output[0], self.output[1], self.fresh, self.idle_budget];
         let rates =
             [now.base, now.prefill, now.decode, now.kv, best.base, best.prefill, best.decode, best.kv];
         let [near, far] = self.allowance;
@@ -103,7 +106,7 @@ impl View {
         let mut rest = words.iter().copied();
         let mut next = || rest.next().unwrap_or_default();
         let [free_at, budget, tightest, decodes, kv, active, entering] = [(); 7].map(|()| next());
-        let [aim, half, most, fresh] = [(); 4].map(|()| next());
+        let [aim, half, most, fresh, idle_budget] = [(); 5].map(|()| next());
         let mut rates = || Rates { base: next(), prefill: next(), decode: next(), kv: next() };
         let (rates, best) = (rates(), rates());
         let mut list = || [(); Class::COUNT].map(|()| next());
@@ -115,6 +118,7 @@ impl View {
             rates,
             best,
             budget,
+            idle_budget,
             tightest,
             decodes,
             kv,
@@ -222,6 +226,7 @@ mod tests {
             rates: rates(10.0),
             best: rates(20.0),
             budget: 2.0,
+            idle_budget: 2.5,
             tightest: 3.0,
             decodes: 4.0,
             kv: 5.0,

@@ -1,7 +1,8 @@
 //! The gate: its bounds hold, and what is taken comes back.
 #![cfg(not(loom))]
 
-use plimsoll_sched::{Ask, Bounds, Door, Gate, Refusal, Snapshot, Ticket};
+use plimsoll_sched::view::View;
+use plimsoll_sched::{Ask, Bounds, Door, Gate, Rates, Refusal, Snapshot, Terms, Ticket};
 use proptest::prelude::*;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -131,4 +132,40 @@ fn a_tenant_may_have_a_limit_of_its_own() {
     assert!(matches!(knock(0, 1), Err(Refusal::Tenant { .. })));
     drop(theirs);
     assert!(knock(1, 1).is_ok());
+}
+
+/// That steps are short for the sake of those who run says nothing of an idle server.
+#[test]
+fn who_would_be_in_time_alone_is_not_refused_for_good() {
+    let snapshot = Arc::new(Snapshot::default());
+    let rates = Rates { base: 2e-3, prefill: 1e-3, decode: 1e-3, kv: 0.0 };
+    let (decodes, active) = (4.0, 4.0);
+    snapshot.set_view(&View {
+        rates,
+        best: rates,
+        budget: 5e-3,
+        idle_budget: 50e-3,
+        decodes,
+        active,
+        ..View::default()
+    });
+    let bounds = Bounds { sequences: 100, tokens: 10_000, per_tenant: u32::MAX };
+    let gate = Gate::new(Door { bounds, places: 16, tenants: 1 }, snapshot);
+    let _running = admit(&gate, 4, 400).unwrap();
+    // Alone it takes 106 ms in three steps; in steps of 5 ms, 168.
+    for (ttft, is_never) in [(100, true), (110, false), (165, false)] {
+        let terms = Terms { ttft: Some(Duration::from_millis(ttft)), ..Terms::default() };
+        let ask = Ask {
+            sequences: 1,
+            tokens: 100,
+            prompt: 100,
+            max_tokens: None,
+            terms,
+            arrived: Duration::ZERO,
+            tenant: 0,
+        };
+        let refused = gate.try_admit(Duration::ZERO, &ask).unwrap_err();
+        assert_eq!(refused == Refusal::Never, is_never, "{ttft} ms: {refused:?}");
+        assert!(is_never || matches!(refused, Refusal::Late { .. }), "{ttft} ms: {refused:?}");
+    }
 }

@@ -50,7 +50,7 @@ impl Shared {
     fn judge(&self, visit: &Visit<'_>, view: &View, own: u64) -> Result<Expected, Refusal> {
         let Ask { terms, prompt, arrived, .. } = *visit.ask;
         let computed = (prompt as f64 * view.fresh).max(1.0);
-        let alone = idle(&view.best, view.budget, computed);
+        let alone = idle(&view.best, view.idle_budget, computed);
         let is_never =
             |limit: Option<Duration>, takes: f64| limit.is_some_and(|limit| takes > limit.as_secs_f64());
         if is_never(terms.ttft, alone)

@@ -8,12 +8,17 @@ use plimsoll_kv::{BLOCK_TOKENS, blocks_for};
 use std::time::Duration;
 
 impl Planner {
-    /// What this step is cut to. A model whose every step takes longer than the budget would never batch under it:
-    /// twice its shortest step is what it gets. Those who run keep the gap they were promised on the average, so a step
-    /// may be longer when they are ahead, and is shorter when they are behind.
-    pub(super) fn set_budget(&mut self, now: Duration) {
+    /// What a step is cut to when nobody runs who was promised a gap. A model whose every step takes longer than the budget
+    /// would never batch under it: twice its shortest step is what it gets.
+    pub(super) fn idle_budget(&self) -> Duration {
         let shortest = self.cost.predict(Load::default().with_decode(0));
-        let budget = self.limits.step_budget.max(2 * shortest);
+        self.limits.step_budget.max(2 * shortest)
+    }
+
+    /// What this step is cut to. Those who run keep the gap they were promised on the average, so a step may be longer when
+    /// they are ahead, and is shorter when they are behind.
+    pub(super) fn set_budget(&mut self, now: Duration) {
+        let budget = self.idle_budget();
         self.tightest = f64::INFINITY;
         self.has_promise = false;
         let decodes = self.sequences.iter().filter(|s| s.decodes() && s.deadlines.itl.is_some());

@@ -15,6 +15,7 @@ impl Planner {
             rates: self.cost.rates(),
             best: self.cost.best_rates(),
             budget: self.budget.as_secs_f64(),
+            idle_budget: self.idle_budget().as_secs_f64(),
             allowance: self.track.allowance(),
             aim: self.track.aim(),
             output: [0.5, 0.9].map(|q| self.track.output(q)),
