@@ -9,13 +9,14 @@
 //! - `predict`: the next steps, played through in numbers. `tenants`: who has how much in flight.
 //! - [`view`]: the state of the lane that predictions start from.
 //! - [`snapshot`]: what the planner last published about itself, which the gate's answers are computed from.
-//! - [`planner`]: which sequences run in the next step, and which KV blocks they have.
+//! - [`planner`]: which sequences run in the next step, and which KV blocks they have, within [`limits`].
 //! - [`plan`]: what goes into the planner and comes out of it.
 //! - [`queue_limit`]: how many may wait.
 //! - [`load`]: what is in a step. [`cost`]: how long it will take. [`measured`]: what that begins with. [`quantile`]: quantiles that follow what they measure.
 
 pub mod cost;
 pub mod gate;
+pub mod limits;
 pub mod load;
 pub mod measured;
 pub mod plan;
@@ -31,12 +32,13 @@ pub mod view;
 
 pub use cost::CostModel;
 pub use gate::{Ask, Bounds, Door, Gate, Refusal, Ticket};
+pub use limits::Limits;
 pub use load::{Load, Rates};
 pub use measured::Measured;
 pub use plan::{
     Arrival, BlockCopy, Event, LogitRows, Moves, Parking, Plan, PlannedSpan, SeqId, Start, Switch,
 };
-pub use planner::{Limits, Planner};
+pub use planner::Planner;
 pub use promise::{Asked, Class, Deadlines, Expected, Promise, Terms};
 pub use queue_limit::{QueuePolicy, QueueRule};
 pub use snapshot::Snapshot;

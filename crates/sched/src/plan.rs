@@ -1,6 +1,6 @@
 //! What goes into the planner and comes out of it.
 
-use crate::planner::Limits;
+use crate::limits::Limits;
 use crate::promise::Deadlines;
 use crate::queue_limit::QueuePolicy;
 use plimsoll_kv::{BlockHash, Move};

@@ -1,6 +1,6 @@
 //! What experiments record.
 
-use crate::metrics::register;
+use crate::register::register;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 /// How a request that takes part ended.

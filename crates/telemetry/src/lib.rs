@@ -13,6 +13,7 @@ pub mod logs;
 mod metrics;
 mod model;
 mod pools;
+mod register;
 
 pub use experiments::{ExperimentMetrics, Requests};
 pub use metrics::{CONTENT_TYPE, Metrics};

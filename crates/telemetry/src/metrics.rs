@@ -3,6 +3,7 @@
 use crate::experiments::{ExperimentMetrics, Experiments};
 use crate::model::ModelMetrics;
 use crate::pools::{PoolGauge, Pools};
+use crate::register::register;
 use plimsoll_host::Host;
 use prometheus::{
     Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
@@ -182,14 +183,4 @@ impl Memory {
             limit: gauge("plimsoll_memory_limit_bytes", "Memory the process is held to."),
         }
     }
-}
-
-/// Registers a metric whose name and labels are fixed in this crate.
-pub(crate) fn register<T>(registry: &Registry, metric: prometheus::Result<T>) -> T
-where
-    T: prometheus::core::Collector + Clone + 'static,
-{
-    let metric = metric.expect("metric names and labels of this crate are valid");
-    registry.register(Box::new(metric.clone())).expect("each metric is registered once per model");
-    metric
 }

@@ -1,7 +1,7 @@
 //! What one model records.
 
-use crate::metrics::register;
 use crate::pools::{PoolGauge, Pools};
+use crate::register::register;
 use plimsoll_api::error::Reason;
 use prometheus::{
     GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
