@@ -1,7 +1,8 @@
 //! What the server says when it is ready: what it chose, and a command that works.
 
+use crate::compute::Compute;
 use crate::config::units::Size;
-use crate::load::{Compute, Loaded};
+use crate::load::Loaded;
 use std::fmt;
 use std::net::SocketAddr;
 

@@ -3,7 +3,9 @@
 pub mod serve;
 
 use crate::cli::BenchEngine;
-use crate::load::{Compute, MAX_ROWS};
+use crate::compute::Compute;
+use crate::file_size::bytes_of;
+use crate::load::MAX_ROWS;
 use crate::{config, load, pull};
 use anyhow::ensure;
 use plimsoll_kernels::KvType;
@@ -38,7 +40,7 @@ pub fn engine(command: &BenchEngine) -> anyhow::Result<()> {
         limits.context,
         checkpoint.spec().context
     );
-    let mut engine = load::decoder(checkpoint.as_ref(), load::file_bytes(&path), &compute, &limits)?;
+    let mut engine = load::decoder(checkpoint.as_ref(), bytes_of(&path), &compute, &limits)?;
     let report = Report {
         model: model.name,
         kernel: compute.isa.name().to_owned(),

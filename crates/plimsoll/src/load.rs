@@ -3,17 +3,17 @@
 mod near;
 mod sizes;
 
+use crate::compute::Compute;
 use crate::config;
-use crate::config::keys::Kernel;
+use crate::file_size::bytes_of;
 use crate::profile::{self, Subject};
 use crate::progress::TerminalProgress;
 use crate::pull;
 use anyhow::{Context, anyhow};
 use plimsoll_host::Host;
 use plimsoll_hub::Progress;
-use plimsoll_kernels::{Compute as Kernels, Isa, Team};
 use plimsoll_model::checkpoint::{self, Checkpoint};
-use plimsoll_model::decoder::{Decoder, Options, SharedCompute};
+use plimsoll_model::decoder::{Decoder, Options};
 use plimsoll_model::engine::BLOCK_TOKENS;
 use plimsoll_model::template::ChatTemplate;
 use plimsoll_model::tokenizer::Tokenizer;
@@ -22,44 +22,7 @@ use plimsoll_telemetry::Metrics;
 pub use sizes::MAX_ROWS;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-
-/// Computing threads give way to those that talk to clients.
-const COMPUTE_NICE: i32 = 5;
-
-/// What computes, for all models of the process.
-#[derive(Clone)]
-pub struct Compute {
-    pub isa: Isa,
-    pub threads: usize,
-    shared: SharedCompute,
-}
-
-impl Compute {
-    /// The best of this machine, or what the configuration forces.
-    pub fn new(wanted: config::Compute) -> anyhow::Result<Self> {
-        let isa = match wanted.kernel {
-            Kernel::Auto => Isa::detect(),
-            Kernel::Avx512 => forced("avx512")?,
-            Kernel::Avx2 => forced("avx2")?,
-            Kernel::Portable => forced("portable")?,
-        };
-        let threads = wanted.threads.unwrap_or_else(|| Host::this().cores().usable());
-        let team = Team::new(threads, |_| {
-            // Refused in some containers; then they compete as equals.
-            plimsoll_host::thread::set_nice(COMPUTE_NICE).ok();
-        });
-        let team =
-            team.with_context(|| format!("cannot start {threads} computing threads; lower --threads"))?;
-        let mut kernels = Kernels::new(isa, team);
-        kernels.set_prefetch(wanted.prefetch);
-        Ok(Self { isa, threads, shared: Arc::new(Mutex::new(kernels)) })
-    }
-}
-
-fn forced(name: &str) -> anyhow::Result<Isa> {
-    name.parse().map_err(|error: String| anyhow!(error))
-}
+use std::sync::Arc;
 
 /// A model that is being served, as the banner shows it.
 #[derive(Debug, Clone)]
@@ -104,7 +67,7 @@ fn one(model: &config::Model, compute: &Compute, service: &Runtime) -> anyhow::R
     let options = sizes::options(model, checkpoint.spec())?;
     // Before the weights are read: a profile of something else is known at once.
     let measured = profile::known(model, &Subject { path: &path, compute, kv_type: model.kv_type })?;
-    let engine = decoder(checkpoint.as_ref(), file_bytes(&path), compute, &options)?;
+    let engine = decoder(checkpoint.as_ref(), bytes_of(&path), compute, &options)?;
     let kv_tokens = options.blocks * BLOCK_TOKENS;
     let loaded = Loaded {
         name: model.name.clone(),
@@ -152,7 +115,7 @@ pub fn wider(model: &config::Model, compute: &Compute, times: usize) -> anyhow::
     let checkpoint = checkpoint::open(&path)?;
     let options = sizes::options(model, checkpoint.spec())?;
     let options = Options { max_seqs: (options.max_seqs * times).min(options.max_rows), ..options };
-    let engine = decoder(checkpoint.as_ref(), file_bytes(&path), compute, &options)?;
+    let engine = decoder(checkpoint.as_ref(), bytes_of(&path), compute, &options)?;
     Ok(Engines { path, engine, options })
 }
 
@@ -172,19 +135,10 @@ pub fn decoder(
         }
         bar.at(done);
     };
-    let load = || Decoder::load(checkpoint, Arc::clone(&compute.shared), options, &mut progress);
+    let load = || Decoder::load(checkpoint, compute.shared(), options, &mut progress);
     let loaded = near::place(&Host::this(), bytes, load);
     bar.end();
     Ok(loaded?)
-}
-
-/// Bytes of a model's file, or of the files of its folder: about what its weights take.
-pub fn file_bytes(path: &Path) -> u64 {
-    let size = |path: &Path| path.metadata().map_or(0, |of| of.len());
-    match path.read_dir() {
-        Ok(files) => files.filter_map(|file| Some(size(&file.ok()?.path()))).sum(),
-        Err(_) => size(path),
-    }
 }
 
 /// A model file with its text side.

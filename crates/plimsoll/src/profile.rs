@@ -1,7 +1,8 @@
 //! Profiles: what `tune` measured of a model on a machine, in a file that `serve` and `simulate` read.
 
+use crate::compute::Compute;
 use crate::config::{self, Model};
-use crate::load::{Compute, file_bytes};
+use crate::file_size::bytes_of;
 use anyhow::{Context, anyhow, bail, ensure};
 use plimsoll_host::Host;
 use plimsoll_hub::HubConfig;
@@ -120,7 +121,7 @@ pub struct Subject<'a> {
 impl Subject<'_> {
     pub fn identity(&self) -> Identity {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Identity { file: name, bytes: file_bytes(self.path) }
+        Identity { file: name, bytes: bytes_of(self.path) }
     }
 
     pub fn machine(&self) -> Machine {

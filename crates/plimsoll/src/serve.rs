@@ -1,9 +1,10 @@
 //! `serve`: listens, loads the models meanwhile, and drains at the first signal.
 
 use crate::banner::{Addresses, Banner};
+use crate::compute::Compute;
 use crate::config::{Address, Server, keys::LogFormat};
 use crate::load;
-use crate::load::{Compute, Loaded};
+use crate::load::Loaded;
 use crate::pull::STOP;
 use crate::signals::{STOP_WAIT, Signals};
 use anyhow::{Context, anyhow};

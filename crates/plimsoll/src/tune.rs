@@ -1,7 +1,8 @@
 //! `tune`: what a model's steps cost on this machine, into a profile.
 
 use crate::cli::Tune;
-use crate::load::{Compute, Engines};
+use crate::compute::Compute;
+use crate::load::Engines;
 use crate::profile::{self, Lane, Subject};
 use crate::progress::TerminalProgress;
 use crate::{config, load};

@@ -1,6 +1,6 @@
 //! The limits of a lane.
 
-use crate::experiment::Experiment;
+use crate::experiment::vary::Experiment;
 use plimsoll_sched::{Class, Measured, Promise, QueuePolicy};
 use std::path::PathBuf;
 use std::time::Duration;

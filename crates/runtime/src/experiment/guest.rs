@@ -1,6 +1,6 @@
 //! A request that takes part in experiments.
 
-use super::Vary;
+use super::vary::Vary;
 use crate::config::LaneConfig;
 use crate::sequence::Sequence;
 use plimsoll_api::error::Reason;

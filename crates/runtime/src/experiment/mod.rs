@@ -3,13 +3,14 @@
 //! What varies for the whole lane goes to the planner as an event, by the lane's thread, when a block begins. What varies
 //! per request is decided where the request comes in, and goes with it.
 //!
-//! - [`guest`]: a request that takes part.
+//! - `vary`: what may vary. `guest`: a request that takes part.
 
 mod guest;
+pub(crate) mod vary;
 
 pub(crate) use guest::{Entered, Judged, Policy};
+pub use vary::{Experiment, Vary};
 
-use plimsoll_api::service::Priority;
 use plimsoll_sched::{QueuePolicy, Switch};
 use plimsoll_telemetry::{ExperimentMetrics, Metrics};
 use plimsoll_trial::log::Rounds;
@@ -17,64 +18,6 @@ use plimsoll_trial::report::About;
 use plimsoll_trial::{Design, Log, Report, Unit};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// An experiment on a lane.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Experiment {
-    /// How it is done. Its unit is that of what varies.
-    pub design: Design,
-    /// What varies.
-    pub vary: Vary,
-}
-
-/// What varies, with a value for each arm.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Vary {
-    /// How many may wait.
-    QueuePolicy(Vec<QueuePolicy>),
-    /// Sequences whose parked blocks are read back before it is their turn.
-    Prefetch(Vec<usize>),
-    /// What a step is cut to.
-    StepBudget(Vec<Duration>),
-    /// The class of requests that do not say.
-    Priority(Vec<Priority>),
-    /// Whether a request shares the beginning of its prompt.
-    PrefixCache(Vec<bool>),
-    /// Tokens that a request is expected to generate, for the gate's estimate.
-    ExpectedOutput(Vec<u32>),
-}
-
-impl Vary {
-    /// What an arm is given to.
-    pub const fn unit(&self) -> Unit {
-        match self {
-            Self::QueuePolicy(_) | Self::Prefetch(_) | Self::StepBudget(_) => Unit::Lane,
-            Self::Priority(_) | Self::PrefixCache(_) | Self::ExpectedOutput(_) => Unit::Request,
-        }
-    }
-
-    /// What the configuration calls it.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::QueuePolicy(_) => "queue_policy",
-            Self::Prefetch(_) => "prefetch",
-            Self::StepBudget(_) => "step_budget",
-            Self::Priority(_) => "priority",
-            Self::PrefixCache(_) => "prefix_cache",
-            Self::ExpectedOutput(_) => "expected_output",
-        }
-    }
-
-    /// What puts an arm into force on a lane.
-    fn switch(&self, arm: usize) -> Option<Switch> {
-        match self {
-            Self::QueuePolicy(arms) => arms.get(arm).map(|policy| Switch::Queue(*policy)),
-            Self::Prefetch(arms) => arms.get(arm).map(|ahead| Switch::ParkAhead(*ahead)),
-            Self::StepBudget(arms) => arms.get(arm).map(|budget| Switch::StepBudget(*budget)),
-            Self::Priority(_) | Self::PrefixCache(_) | Self::ExpectedOutput(_) => None,
-        }
-    }
-}
 
 /// The most requests that wait under any queue policy that may be in force.
 pub(crate) fn most_waiting(configured: (QueuePolicy, u32), experiments: &[Experiment]) -> u32 {
@@ -192,6 +135,7 @@ impl Conductor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_api::service::Priority;
     use plimsoll_trial::{Arm, Measure};
 
     fn experiment(name: &str, arms: usize, vary: Vary) -> Experiment {
