@@ -151,11 +151,12 @@ pub struct GgufVocab {
     pub add_space_prefix: Option<bool>,
 }
 
-/// A file that could not be read as a model. The message is one line and names the file, the field and the offset.
+/// A file that could not be read as a model. The message is one line and names the file, the field and the offset; what the
+/// system said is the source.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// The file could not be opened or read.
-    #[error("{path}: {source}")]
+    #[error("cannot read {path}")]
     Io {
         /// Which file.
         path: PathBuf,

@@ -26,7 +26,7 @@ impl DiskFile {
         let file = File::open(path)?;
         let meta = file.metadata()?;
         if !meta.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a folder, a device or a pipe"));
         }
         #[cfg(not(unix))]
         let file = std::sync::Mutex::new(file);
