@@ -103,6 +103,14 @@ def test_what_was_measured_outlives_an_interruption(server, tmp_path, sent):
     assert server.metric("plimsoll_generated_tokens_total") == generated + 4 + 2 * run["summary"]["offered"]
 
 
+def test_a_full_disk_does_not_lose_the_figures(server, tmp_path):
+    page = tmp_path / "report.html"
+    flags = ["--rate=20", "--requests=2", "--warmup=0s", "--output-tokens=2", "--json=/dev/full", f"--html={page}"]
+    result = plimsoll("bench", "serve", server.http, *flags)
+    assert result.returncode != 0 and "--json: the report cannot be written" in result.stderr, result.stderr
+    assert "offered 2 (" in result.stdout and "<svg" in page.read_text()
+
+
 def test_what_cannot_run_says_why_in_one_line(server):
     cases = [
         (["--model=other", "--rate=1"], ["no model `other`", MODEL]),

@@ -29,6 +29,9 @@ pub fn serve(config: Server) -> anyhow::Result<()> {
     let api = listen("http", &config.http)?;
     let admin = listen("admin", &config.admin)?;
     let addresses = Addresses { http: api.local_addr()?, admin: admin.local_addr()? };
+    if let Some(path) = &config.announce {
+        retract(path)?;
+    }
 
     let metrics = Metrics::new();
     metrics.build(env!("CARGO_PKG_VERSION"));
@@ -141,6 +144,19 @@ fn listen(key: &str, address: &Address) -> anyhow::Result<TcpListener> {
             "cannot listen on {address}: choose another address with --{key} HOST:PORT, or stop what uses it"
         )
     })
+}
+
+/// Removes what an earlier server left, which would send whoever waits for the file to where nobody listens; and a place
+/// that cannot be written is known before a model is pulled.
+fn retract(path: &Path) -> anyhow::Result<()> {
+    let failed = || format!("cannot write the addresses to {}", path.display());
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).with_context(failed),
+        _ => {}
+    }
+    let beside = path.with_extension("part");
+    std::fs::write(&beside, "").with_context(failed)?;
+    std::fs::remove_file(&beside).with_context(failed)
 }
 
 /// Written beside and renamed, so that whoever waits for the file never reads half of it.

@@ -35,7 +35,23 @@ fn errors_are_one_line_and_say_what_to_do() {
     refused(&["serve", "smollm2", "--config", "no-such.toml"], "no-such.toml");
     refused(&["serve", "smollm2", "--log", "loud=very", "--http=:0", "--admin=:0"], "no log level");
     refused(&["run", "no-such-model", "Hi"], "no-such-model");
+    refused(&["run", "/dev/null", "Hi"], "cannot read /dev/null: it is a folder, a device or a pipe\n");
     refused(&["pull", "ftp://example.org/x"], "ftp");
+}
+
+#[test]
+fn addresses_of_an_earlier_server_are_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("addresses.json");
+    std::fs::write(&file, "{}").unwrap();
+    let serve = |announce: &std::path::Path, says: &str| {
+        let announce = format!("--announce={}", announce.display());
+        refused(&["serve", "./no-such.gguf", "--http=:0", "--admin=:0", &announce], says);
+    };
+    serve(&file, "no-such.gguf");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    // Before a model is pulled or loaded.
+    serve(&folder.path().join("none/addresses.json"), "cannot write the addresses");
 }
 
 #[test]
@@ -47,6 +63,7 @@ fn bench_serve_says_what_is_missing_before_it_sends() {
     refused(&["bench", "serve", url, "--rate", "0"], "--rate must be above 0");
     refused(&["bench", "serve", url, "--rate", "1", "--header", "x"], "NAME: VALUE");
     refused(&["bench", "serve", url, "--trace", "no-such.csv"], "no-such.csv");
+    refused(&["bench", "serve", url, "--rate", "1", "--pid", "4294967295"], "no such process");
     refused(&["bench", "serve", url, "--rate", "1"], "cannot be reached");
     for (args, says) in [
         (&["--sweep"][..], "--slo"),

@@ -9,6 +9,7 @@ use crate::offered::is_factor;
 use crate::progress::TerminalProgress;
 use crate::signals::Signals;
 use anyhow::{Context, bail, ensure};
+use plimsoll_host::Host;
 use plimsoll_load::arrivals::Extent;
 use plimsoll_load::manner::Manners;
 use plimsoll_load::openai::Endpoint;
@@ -39,17 +40,23 @@ pub fn run(command: &BenchServe) -> anyhow::Result<()> {
     // One thread: the machine may be the server's as well.
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (report, ended) = tokio.block_on(measure(client, &bench))?;
-    if let Some(file) = json {
-        // A record is some dozens of small writes.
-        let mut file = BufWriter::new(file);
-        let written = serde_json::to_writer(&mut file, &report).map_err(std::io::Error::from);
-        written.and_then(|()| file.flush()).context("--json: the report cannot be written")?;
-    }
-    if let Some(mut file) = html {
-        file.write_all(report.html().as_bytes()).context("--html: the report cannot be written")?;
-    }
-    write!(std::io::stdout(), "{report}")?;
-    ended
+    // Each in any case: one place without room must not lose the figures.
+    let printed = write!(std::io::stdout(), "{report}").map_err(Into::into);
+    let results = [
+        json.map_or(Ok(()), |file| write_json(file, &report)).context("--json: the report cannot be written"),
+        html.map_or(Ok(()), |mut file| file.write_all(report.html().as_bytes()))
+            .context("--html: the report cannot be written"),
+        printed,
+        ended,
+    ];
+    results.into_iter().collect()
+}
+
+fn write_json(file: File, report: &Report) -> std::io::Result<()> {
+    // A record is some dozens of small writes.
+    let mut file = BufWriter::new(file);
+    serde_json::to_writer(&mut file, report)?;
+    file.flush()
 }
 
 /// What was measured, and why no more than that: an hour's results must outlive a signal and a server that is gone.
@@ -137,6 +144,10 @@ fn bench_options(command: &BenchServe) -> anyhow::Result<BenchOptions> {
     ensure!(are_factors(&promise.multiples), "--multiples must be above 0");
     ensure!(command.run.max_in_flight > 0, "--max-in-flight must be at least 1");
     ensure!(!command.run.window.0.is_zero(), "--window must be above 0");
+    if let Some(pid) = command.run.pid {
+        let is_there = Host::this().resident_of(pid).is_some();
+        ensure!(is_there, "--pid {pid}: there is no such process on this machine whose memory can be read");
+    }
     Ok(BenchOptions {
         workload: workload(command)?,
         extent: extent(command),

@@ -59,11 +59,28 @@ fn section<T: DeserializeOwned + Default>(text: &str) -> anyhow::Result<Section<
 
 /// The parser's message on one line, with the line it is about.
 pub fn at_line(text: &str, error: &toml::de::Error) -> anyhow::Error {
-    let message = error.message().replace('\n', " ");
+    let message = plain(&error.message().replace('\n', " "));
     match error.span() {
         Some(span) => anyhow!("line {}: {message}", text[..span.start].matches('\n').count() + 1),
         None => anyhow!("{message}"),
     }
+}
+
+/// What the parser expected, in words of the file instead of the program's.
+fn plain(message: &str) -> String {
+    const WORDS: [(&str, &str); 6] = [
+        ("usize", "a whole number, 0 or more"),
+        ("u64", "a whole number, 0 or more"),
+        ("u32", "a whole number, 0 or more"),
+        ("f64", "a number"),
+        ("a sequence", "a list in square brackets"),
+        ("struct Slo", "a table, such as { ttft = \"500ms\", itl = \"60ms\" }"),
+    ];
+    let spelled = message.rsplit_once("expected ").and_then(|(before, expected)| {
+        let (_, words) = WORDS.iter().find(|(rust, _)| *rust == expected)?;
+        Some(format!("{before}expected {words}"))
+    });
+    spelled.unwrap_or_else(|| message.to_owned())
 }
 
 fn check_keys(table: &Table) -> anyhow::Result<()> {
@@ -75,6 +92,9 @@ fn check_keys(table: &Table) -> anyhow::Result<()> {
     for (section, keys) in
         [("model", MODEL_KEYS.as_slice()), ("experiment", &EXPERIMENT_KEYS), ("key", &TENANT_KEYS)]
     {
+        if table.get(section).is_some_and(toml::Value::is_table) {
+            bail!("`[{section}]` is one of a list, even if it is alone: write `[[{section}]]`");
+        }
         for one in table.get(section).and_then(toml::Value::as_array).into_iter().flatten() {
             known(&format!("{section}."), one.as_table().unwrap_or(&Table::new()), keys)?;
         }
@@ -152,7 +172,31 @@ mod tests {
                 "[server]\ngrpc = ':8001'",
                 "`server.grpc`: gRPC is not served yet; remove it and use the HTTP API",
             ),
-            ("\n[server]\nthreads = 'two'", "line 3: invalid type: string \"two\", expected usize"),
+            (
+                "\n[server]\nthreads = 'two'",
+                "line 3: invalid type: string \"two\", expected a whole number, 0 or more",
+            ),
+            (
+                "[[model]]\nctx = -5",
+                "line 2: invalid value: integer `-5`, expected a whole number, 0 or more",
+            ),
+            (
+                "[server]\ndrain = 30",
+                "line 2: invalid type: integer `30`, expected a duration with its unit in quotes",
+            ),
+            (
+                "[server]\nkv_memory = 64",
+                "line 2: invalid type: integer `64`, expected a size with its unit in quotes",
+            ),
+            (
+                "[server]\napi_key = 'a'",
+                "line 2: invalid type: string \"a\", expected a list in square brackets",
+            ),
+            (
+                "[[model]]\nslo = 'ttft=1s'",
+                "line 2: invalid type: string \"ttft=1s\", expected a table, such as {",
+            ),
+            ("[model]\nname = 'a'", "`[model]` is one of a list, even if it is alone: write `[[model]]`"),
             ("[server]\nbody_limit = '3 apples'", "line 2: `3 apples` is no size; write 512MiB or 2GB"),
             ("[server]\nkernel = 'sse'", "line 2: unknown variant `sse`, expected one of"),
             ("[[experiment]]\nvery = 'x'", "unknown key `experiment.very`; did you mean `experiment.vary`?"),

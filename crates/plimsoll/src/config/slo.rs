@@ -74,10 +74,15 @@ impl FromStr for Slo {
 
     fn from_str(terms: &str) -> Result<Self, String> {
         let mut slo = Self::default();
+        let mut said = Vec::new();
         for term in terms.split(',') {
             let (name, value) = term.split_once('=').ok_or_else(|| {
                 format!("`{term}` is no term of a promise; write them as ttft=500ms,itl=60ms,quantile=0.99")
             })?;
+            if said.contains(&name.trim()) {
+                return Err(format!("`{}` is promised twice; leave one out", name.trim()));
+            }
+            said.push(name.trim());
             let period = || value.trim().parse::<Period>().map(Some);
             match name.trim() {
                 "ttft" => slo.ttft = period()?,
@@ -150,6 +155,7 @@ mod tests {
             ("m:ttft=0ms", "slo: ttft must be more than 0"),
             ("m:itl=2000h", "slo: itl must be more than 0 and at most a day"),
             ("m:ttft=1s,quantile=1", "slo: quantile = 1 is out of range"),
+            ("m:ttft=1s, ttft=2s", "`ttft` is promised twice"),
             ("m:quantile=0.9", "slo: it promises nothing"),
             ("m:ttft_per_token=1ms,itl=1s", "slo: ttft_per_token adds to ttft"),
         ] {

@@ -1,18 +1,17 @@
 //! Sizes and durations with units, the same in a file, a flag and the environment.
 
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::time::Duration;
 
 /// Bytes, written `512MiB` or `2GB`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
 /// A span of time, written `500ms` or `30s`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period(pub Duration);
 
 const SIZES: [(&str, f64); 7] = [
@@ -70,19 +69,32 @@ impl fmt::Display for Period {
     }
 }
 
-impl TryFrom<String> for Size {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer
+            .deserialize_str(Quoted("a size with its unit in quotes, such as \"512MiB\"", PhantomData))
     }
 }
 
-impl TryFrom<String> for Period {
-    type Error = String;
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer
+            .deserialize_str(Quoted("a duration with its unit in quotes, such as \"30s\"", PhantomData))
+    }
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+/// Reads text, and says what it wants when there is something else, such as a number without a unit.
+struct Quoted<T>(&'static str, PhantomData<T>);
+
+impl<T: FromStr<Err = String>> Visitor<'_> for Quoted<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
     }
 }
 
