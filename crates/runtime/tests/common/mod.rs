@@ -6,7 +6,6 @@ use plimsoll_api::error::Error;
 use plimsoll_api::service::{
     Event, Finish, GenerateRequest, Generation, Prompt, Sampling, Service, TokenInfo, Urgency, Usage,
 };
-use plimsoll_model::checkpoint::{GgufVocab, TokenizerSource};
 use plimsoll_model::tokenizer::Tokenizer;
 use plimsoll_runtime::{LaneConfig, ModelParts, Runtime};
 use plimsoll_telemetry::Metrics;
@@ -24,12 +23,7 @@ pub const LETTERS: std::ops::Range<u32> = 97..123;
 
 /// Byte `n` is token `n`; see `vocab`.
 pub fn tokenizer() -> Arc<Tokenizer> {
-    let tokens = vocab::tokens();
-    let kinds = (0..tokens.len() as u32).map(|id| if id >= END { 3 } else { 1 }).collect();
-    let merges = vocab::MERGES.iter().map(|(left, right)| format!("{left} {right}")).collect();
-    let source =
-        GgufVocab { model: "gpt2".into(), tokens, kinds, merges, eos: vec![END], ..GgufVocab::default() };
-    Arc::new(Tokenizer::new(&TokenizerSource::Gguf(Box::new(source))).unwrap())
+    Arc::new(vocab::tokenizer())
 }
 
 /// Room for 40 blocks, no end.

@@ -1,5 +1,8 @@
 //! The vocabulary of tiny models: byte-level BPE with 256 bytes, a few merges and three special tokens.
 
+use plimsoll_model::checkpoint::{GgufVocab, TokenizerSource};
+use plimsoll_model::tokenizer::Tokenizer;
+
 /// Merges in order of rank. `Ġ` is a space in byte-level BPE.
 pub const MERGES: [(&str, &str); 5] = [("Ġ", "t"), ("h", "e"), ("i", "n"), ("Ġt", "he"), ("Ġ", "a")];
 
@@ -19,6 +22,19 @@ pub fn tokens() -> Vec<String> {
     let bytes = (0..=255).map(|byte| byte_text(byte).to_string());
     let merged = MERGES.iter().map(|(left, right)| format!("{left}{right}"));
     bytes.chain(merged).chain(SPECIALS.map(str::to_owned)).collect()
+}
+
+/// The tokenizer that goes with a scripted engine: byte `n` is token `n`, and the first special token ends a text.
+///
+/// # Panics
+/// Never: the vocabulary is sound.
+pub fn tokenizer() -> Tokenizer {
+    let tokens = tokens();
+    let kinds = (0..tokens.len() as u32).map(|id| if id >= FIRST_SPECIAL { 3 } else { 1 }).collect();
+    let merges = MERGES.iter().map(|(left, right)| format!("{left} {right}")).collect();
+    let (model, eos) = ("gpt2".into(), vec![FIRST_SPECIAL]);
+    let source = GgufVocab { model, tokens, kinds, merges, eos, ..GgufVocab::default() };
+    Tokenizer::new(&TokenizerSource::Gguf(Box::new(source))).expect("a sound vocabulary")
 }
 
 /// The character that stands for a byte in byte-level BPE (GPT-2): printable ones for themselves, the others from
