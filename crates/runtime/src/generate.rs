@@ -17,7 +17,7 @@ use plimsoll_api::error::{Error, Reason};
 use plimsoll_api::service::{GenerateRequest, Generation, ModelCard};
 use plimsoll_kv::{Chain, HashKey};
 use plimsoll_model::sampling::{Params, seed_of};
-use plimsoll_sched::{Ask, Asked, Deadlines, Refusal, SeqId, Terms};
+use plimsoll_sched::{Ask, Asked, Deadlines, Gate, Refusal, SeqId, Terms, Ticket};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,6 +42,9 @@ pub(crate) struct Served {
 /// Tokens that a template may add to a prompt of twice the guessed tokens before it is predicted for anew: it was let in for
 /// much less than it is.
 const TEMPLATE: usize = 64;
+
+/// How places are taken at the gate.
+type Take = fn(&Gate, Duration, &Ask) -> Result<Ticket, Refusal>;
 
 /// How a request is to be served, and judged.
 struct Visit {
@@ -84,24 +87,23 @@ impl Served {
         let asked = terms::asked(&request.urgency, &self.config.promise, &limits).unwrap_or(judged);
         let visit = Visit { asked, judged, arrived, policy };
         let guess = (text::bytes(&request.prompt) / 4 + 1).min(self.lane.longest());
-        let mut admission = match self.reserve(&request, &visit, guess) {
-            // It is refused for good only by what it is, not by a guess.
-            Err(error) if error.reason == Reason::NeverInTime => None,
-            decided => Some(decided?),
+        let (mut admission, mut is_let_in) = match self.reserve(&request, &visit, guess) {
+            // It is refused for good only by what it is, not by a guess. Until that is known it takes a place: there are no more
+            // prompts being cut than may be in flight.
+            Err(error) if error.reason == Reason::NeverInTime => {
+                (self.take(&request, &self.ask(&request, &visit, guess), Gate::try_hold)?, false)
+            }
+            decided => (decided?, true),
         };
         let request = Arc::new(request);
         let prompt = self.tokenize(&request).await?;
-        if prompt.len() > 2 * guess + TEMPLATE {
-            admission = None;
+        is_let_in &= prompt.len() <= 2 * guess + TEMPLATE;
+        if !is_let_in {
+            // Of what does not fit it is not said that it would be late: no time would be enough.
+            self.max_len(&request, prompt.len())?;
+            drop(admission);
+            admission = self.reserve(&request, &visit, prompt.len())?;
         }
-        let admission = match admission {
-            Some(admission) => admission,
-            None => {
-                // Of what does not fit it is not said that it would be late: no time would be enough.
-                self.max_len(&request, prompt.len())?;
-                self.reserve(&request, &visit, prompt.len())?
-            }
-        };
         self.submit(&request, prompt, admission, (&visit, entered))
     }
 
@@ -133,18 +135,25 @@ impl Served {
     /// Reserves places, and tokens for a prompt of so many, guessed at about four bytes each until it is tokenized. Never
     /// more than could be let in at all: whether the request is too large is known only then.
     fn reserve(&self, request: &GenerateRequest, visit: &Visit, prompt: usize) -> Result<Admission, Error> {
-        let shared = &self.lane.shared;
-        let tokens = visit.policy.tokens_of(request, prompt).min(shared.gate.bounds().tokens);
-        let ask = Ask {
+        self.take(request, &self.ask(request, visit, prompt), Gate::try_admit)
+    }
+
+    fn ask(&self, request: &GenerateRequest, visit: &Visit, prompt: usize) -> Ask {
+        let most = self.lane.shared.gate.bounds().tokens;
+        Ask {
             sequences: request.n,
-            tokens,
+            tokens: visit.policy.tokens_of(request, prompt).min(most),
             prompt: prompt as u64,
             max_tokens: request.max_tokens,
             terms: Terms::new(&self.config.promise, &visit.asked, prompt),
             arrived: self.lane_time(visit.arrived),
             tenant: request.tenant,
-        };
-        let ticket = shared.gate.try_admit(shared.now(), &ask).map_err(|refusal| {
+        }
+    }
+
+    fn take(&self, request: &GenerateRequest, ask: &Ask, how: Take) -> Result<Admission, Error> {
+        let shared = &self.lane.shared;
+        let ticket = how(&shared.gate, shared.now(), ask).map_err(|refusal| {
             // It held a place for a moment: a lane that waits for the last one to go may have seen it.
             if shared.is_at(Phase::Draining) {
                 shared.bell.ring();

@@ -173,6 +173,21 @@ impl Gate {
     /// # Errors
     /// Why it was not let in.
     pub fn try_admit(&self, now: Duration, ask: &Ask) -> Result<Ticket, Refusal> {
+        let (mut ticket, visit) = self.take_place(now, ask)?;
+        self.shared.let_in(&visit, &mut ticket)?;
+        Ok(ticket)
+    }
+
+    /// Reserves places and tokens for `ask`, or nothing, for somebody who is not to be let in yet: whether there is time for
+    /// it is not asked.
+    ///
+    /// # Errors
+    /// Why there is no place.
+    pub fn try_hold(&self, now: Duration, ask: &Ask) -> Result<Ticket, Refusal> {
+        self.take_place(now, ask).map(|(ticket, _)| ticket)
+    }
+
+    fn take_place<'a>(&self, now: Duration, ask: &'a Ask) -> Result<(Ticket, Visit<'a>), Refusal> {
         let shared = &self.shared;
         if shared.is_short.load(Relaxed) {
             return Err(Refusal::Memory { retry_after: MEMORY_WAIT });
@@ -184,7 +199,7 @@ impl Gate {
         let Some(own) = shared.tenants.enter(ask.tenant, ask.sequences) else {
             return Err(Refusal::Tenant { retry_after: shared.wait_for(ask.sequences) });
         };
-        let (mut ticket, before) = match shared.reserve(ask.sequences, ask.tokens, ask.terms.class) {
+        let (ticket, before) = match shared.reserve(ask.sequences, ask.tokens, ask.terms.class) {
             Ok(before) => (Ticket::new(shared, ask), before),
             Err(refusal) => {
                 shared.tenants.leave(ask.tenant, ask.sequences);
@@ -192,9 +207,7 @@ impl Gate {
             }
         };
         let is_over = crowd > 1 && u64::from(own) * u64::from(crowd) > u64::from(before + ask.sequences);
-        let visit = Visit { ask, now: now.as_secs_f64(), is_alone: before == 0, is_over };
-        shared.let_in(&visit, &mut ticket)?;
-        Ok(ticket)
+        Ok((ticket, Visit { ask, now: now.as_secs_f64(), is_alone: before == 0, is_over }))
     }
 
     /// From now on `tenant` may have so many sequences in flight, instead of [`Bounds::per_tenant`].
