@@ -21,7 +21,6 @@ use plimsoll_sched::{Ask, Asked, Deadlines, Gate, Refusal, SeqId, Terms, Ticket}
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 
 /// A model that is being served.
 pub(crate) struct Served {
@@ -36,7 +35,7 @@ pub(crate) struct Served {
     pub(crate) stagers: Stagers,
     /// Who may do so for a caller that only wants the tokens: apart, since cutting 8 MB would keep prompts waiting for ten
     /// seconds.
-    pub(crate) cutters: Arc<Semaphore>,
+    pub(crate) cutters: Stagers,
 }
 
 /// Tokens that a template may add to a prompt of twice the guessed tokens before it is predicted for anew: it was let in for

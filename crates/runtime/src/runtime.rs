@@ -5,7 +5,7 @@ use crate::experiment::Trials;
 use crate::generate::{Served, draining};
 use crate::lane::{Lane, LaneParts, Phase, Shared};
 use crate::pools::{Pools, Sizes};
-use crate::stagers::{CUTTERS, Stagers, off_thread};
+use crate::stagers::Stagers;
 use crate::text::Text;
 use crate::turnstile::Turnstile;
 use plimsoll_api::error::{Error, Reason};
@@ -22,7 +22,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
-use tokio::sync::Semaphore;
 
 /// What a served model is made of.
 pub struct ModelParts {
@@ -123,7 +122,7 @@ impl Runtime {
             chat: parts.template.is_some(),
         };
         let text = Arc::new(Text { tokenizer: parts.tokenizer, template: parts.template });
-        let (stagers, cutters) = (Stagers::default(), Arc::new(Semaphore::new(CUTTERS)));
+        let (stagers, cutters) = (Stagers::default(), Stagers::default());
         let pools = Arc::new(Pools::new(pool_sizes(&lane, &parts.config), &text, &lane.shared.bell));
         let (theirs, metrics) = (Arc::downgrade(&pools), lane.shared.metrics.clone());
         self.metrics.before_render(move || {
@@ -279,7 +278,7 @@ impl Service for Runtime {
             if request.text.len() <= model.config.inline_bytes {
                 return text.encode(&request.text, how);
             }
-            off_thread(&model.cutters, move || text.encode(&request.text, how)).await
+            model.cutters.cut(request.text.len(), move || text.encode(&request.text, how)).await
         })
     }
 
@@ -287,10 +286,11 @@ impl Service for Runtime {
         Box::pin(async move {
             let model = self.model(&model)?;
             let text = model.text.clone();
-            if size_of_val(&*tokens) <= model.config.inline_bytes {
+            let bytes = size_of_val(&*tokens);
+            if bytes <= model.config.inline_bytes {
                 return text.decode(&tokens);
             }
-            off_thread(&model.cutters, move || text.decode(&tokens)).await
+            model.cutters.cut(bytes, move || text.decode(&tokens)).await
         })
     }
 
