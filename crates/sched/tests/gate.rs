@@ -134,6 +134,34 @@ fn a_tenant_may_have_a_limit_of_its_own() {
     assert!(knock(1, 1).is_ok());
 }
 
+/// One who waits has 10 ms to spare, and must begin within half a second: whoever would go before it is told to come back,
+/// whether its time is for the first token or for the last.
+#[test]
+fn nobody_with_an_earlier_deadline_makes_another_one_late() {
+    let snapshot = Arc::new(Snapshot::default());
+    let rates = Rates { base: 2e-3, prefill: 1e-3, decode: 1e-3, kv: 0.0 };
+    let of_standard = |value: f64, others: f64| [others, value, others];
+    let (slack, latest) = (of_standard(10e-3, f64::INFINITY), of_standard(0.5, 0.0));
+    snapshot.set_view(&View { rates, best: rates, slack, latest, output: [1.0; 2], ..View::default() });
+    let bounds = Bounds { sequences: 100, tokens: 10_000, per_tenant: u32::MAX };
+    let gate = Gate::new(Door { bounds, places: 16, tenants: 1 }, snapshot);
+    let _waits = admit(&gate, 1, 100).unwrap();
+    let ms = |ms| Some(Duration::from_millis(ms));
+    for (ttft, e2e, is_late) in [
+        (ms(300), None, true),
+        (None, ms(300), true),
+        (ms(600), None, false),
+        (None, ms(600), false),
+        (None, None, false),
+    ] {
+        let terms = Terms { ttft, e2e, ..Terms::default() };
+        let (tokens, prompt, arrived) = (60, 50, Duration::ZERO);
+        let ask = Ask { sequences: 1, tokens, prompt, max_tokens: Some(1), terms, arrived, tenant: 0 };
+        let refused = gate.try_admit(Duration::ZERO, &ask).err();
+        assert_eq!(matches!(refused, Some(Refusal::Late { .. })), is_late, "{ttft:?} {e2e:?}: {refused:?}");
+    }
+}
+
 /// That steps are short for the sake of those who run says nothing of an idle server.
 #[test]
 fn who_would_be_in_time_alone_is_not_refused_for_good() {

@@ -93,9 +93,12 @@ fn the_line_is_by_class_then_deadline_then_arrival() {
         urgent(2, Class::Interactive, Some(500), None),
         urgent(3, Class::Standard, Some(5000), None),
         urgent(4, Class::Batch, None, None),
+        // A time for the last token alone is a deadline as well, and no hurry is none.
+        urgent(5, Class::Standard, None, Some(4000)),
+        urgent(6, Class::Standard, None, Some(600_000)),
     ];
     planner.step(Duration::ZERO, events, &mut plan);
-    for seq in [2, 1, 3, 0, 4].map(SeqId) {
+    for seq in [2, 1, 5, 3, 0, 6, 4].map(SeqId) {
         assert_eq!(plan.spans[0].seq, seq);
         planner.step(Duration::ZERO, [DONE, Event::Finished(seq)], &mut plan);
     }

@@ -120,8 +120,9 @@ impl Shared {
 fn overtaking(visit: &Visit<'_>, view: &View, newcomer: &Newcomer) -> f64 {
     let terms = &visit.ask.terms;
     let class = terms.class.index();
-    let Some(ttft) = terms.ttft else { return 0.0 };
-    if (visit.ask.arrived + ttft).as_secs_f64() >= view.latest[class] {
+    // As the planner puts it in line.
+    let Some(due) = terms.ttft.or(terms.e2e) else { return 0.0 };
+    if (visit.ask.arrived + due).as_secs_f64() >= view.latest[class] {
         return 0.0;
     }
     newcomer.prompt * view.rates.prefill / newcomer.share - view.slack[class]

@@ -135,12 +135,14 @@ impl Sequence {
     /// Where it stands in line: by class, by deadline, and the shorter prompt first of those whose deadlines are about
     /// the same. Never changes, so that whoever had to make way comes back to its old place.
     pub(super) fn urgency(&self) -> impl Ord + use<> {
-        let Deadlines { class, arrived, first, .. } = self.deadlines;
-        let (about, size) = match first {
+        let Deadlines { class, arrived, first, last, .. } = self.deadlines;
+        // Who has a time for the last token alone must begin well before that; never later than who has none at all.
+        let due = first.or(last.filter(|last| *last < arrived + NO_HURRY));
+        let (about, size) = match due {
             Some(due) => (Duration::from_millis(due.as_millis() as u64 / GROUP * GROUP), self.prompt.ilog2()),
             None => (arrived + NO_HURRY, 0),
         };
-        (class, about, size, first.unwrap_or_default(), self.id)
+        (class, about, size, due.unwrap_or_default(), self.id)
     }
 
     /// From when its gaps count: the first token, later by what its reader was away.
