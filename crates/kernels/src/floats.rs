@@ -2,7 +2,7 @@
 
 use crate::activations::View;
 use crate::simd::{LANES, Simd};
-use crate::tile::{Panel, TILE, put};
+use crate::tile::{Panel, put};
 
 /// How a float weight is read.
 pub(crate) trait Element: Copy {
@@ -42,12 +42,17 @@ pub(crate) struct Floats<E> {
 
 impl<E: Element> Panel for Floats<E> {
     #[inline(always)]
+    fn next(self) -> Self {
+        Self { first: self.first + self.stride, ..self }
+    }
+
+    #[inline(always)]
     unsafe fn tile<S: Simd, const R: usize, const P: usize>(
         self,
         s: S,
         x: &View,
         row: usize,
-        out: &mut [f32; TILE],
+        out: &mut [f32],
     ) {
         let mut sums = [[s.splat(0.0); P]; R];
         for k in 0..x.width {

@@ -15,11 +15,18 @@ use std::ops::Range;
 /// Rows of a gated product whose gate and up columns are kept in scratch at a time.
 const MAX_GATED_ROWS: usize = 512;
 
+/// Rows times blocks of columns up to which they are kept so for several blocks: what the nearest cache holds.
+const GATED_AT_ONCE: usize = 96;
+
 /// f32 of scratch for them.
 pub(crate) const GATED_SCRATCH: usize = 2 * MAX_GATED_ROWS * BLOCK;
 
-/// Units (pairs of panels) a chunk should hold at least, so that claiming it is small beside computing it.
+/// Chunks for each thread at most: enough that none waits long for another's last one.
 const CHUNKS_PER_THREAD: usize = 8;
+
+/// Bytes of weights times rows that a chunk should have. With fewer, threads would take turns at so short pieces of
+/// memory that the hardware's reading ahead of one ends in the piece of the other.
+const CHUNK_WORK: usize = 512 << 10;
 
 /// A product to compute: one of several that share their activations.
 pub struct Product<'a> {
@@ -51,6 +58,7 @@ impl Compute {
             let outputs = product.weights.outputs();
             assert!(product.out.len() >= rows * outputs, "{} f32 for {rows} x {outputs}", product.out.len());
         }
+        let bytes = products.iter().map(|product| product.weights.bytes()).sum();
         let mut units = 0;
         let jobs = products.map(|product| {
             let first = units;
@@ -61,7 +69,7 @@ impl Compute {
             (first..units, product.weights, target)
         });
         let ahead = self.prefetch.panels;
-        let (view, chunks) = (x.view(), units.min(CHUNKS_PER_THREAD * self.threads()));
+        let (view, chunks) = (x.view(), self.chunks(units, bytes, rows));
         self.by_chunks(chunks, |isa, chunk, _| {
             let mine = chunk * units / chunks..(chunk + 1) * units / chunks;
             for (range, weights, target) in &jobs {
@@ -93,11 +101,18 @@ impl Compute {
         assert!(out.width().is_multiple_of(BLOCK), "{} columns in blocks of {BLOCK}", out.width());
         let units = out.width() / BLOCK;
         let ahead = self.prefetch.panels;
-        let (view, to, chunks) = (x.view(), out.writer(), units.min(CHUNKS_PER_THREAD * self.threads()));
+        let chunks = self.chunks(units, gate.bytes() + up.bytes(), rows);
+        let (view, to) = (x.view(), out.writer());
         self.by_chunks(chunks, |isa, chunk, scratch| {
             let units = chunk * units / chunks..(chunk + 1) * units / chunks;
             isa.run(Gated { x: view, rows, weights: [gate, up], units, ahead, activation, to, scratch });
         });
+    }
+
+    /// How many chunks `units` pairs of panels, `bytes` of weights in all, are cut into.
+    fn chunks(&self, units: usize, bytes: usize, rows: usize) -> usize {
+        let each = (bytes * rows / CHUNK_WORK / self.threads()).clamp(1, CHUNKS_PER_THREAD);
+        units.min(each * self.threads())
     }
 }
 
@@ -244,36 +259,54 @@ struct Gated<'a> {
 
 impl Kernel for Gated<'_> {
     #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let raw = Shared::new(&mut self.scratch[..GATED_SCRATCH]);
-        for block in self.units {
+    fn run<S: Simd>(mut self, s: S) {
+        let at_once = (GATED_AT_ONCE / self.rows.max(1)).max(1);
+        for start in self.units.clone().step_by(at_once) {
+            let blocks = start..self.units.end.min(start + at_once);
             for first in (0..self.rows).step_by(MAX_GATED_ROWS) {
-                let rows = MAX_GATED_ROWS.min(self.rows - first);
-                let x = self.x.rows_after(first);
-                for (i, weights) in self.weights.into_iter().enumerate() {
-                    let target =
-                        Target { out: raw, stride: 2 * BLOCK, column: i * BLOCK, columns: BLOCK, add: false };
-                    // SAFETY: shapes were checked by `gated`; a block of 32 columns is a pair of panels; the scratch is
-                    // this thread's.
-                    unsafe { unit(s, (&x, rows), (weights, block, self.ahead), target) };
+                let rows = first..self.rows.min(first + MAX_GATED_ROWS);
+                self.multiply(s, &blocks, &rows);
+                self.finish(s, &blocks, &rows);
+            }
+        }
+    }
+}
+
+impl Gated<'_> {
+    /// Multiplies rows with some blocks of gate, then with those of up (each read front to back), into
+    /// `scratch[block][row][2][BLOCK]`.
+    #[inline(always)]
+    fn multiply<S: Simd>(&mut self, s: S, blocks: &Range<usize>, rows: &Range<usize>) {
+        let (x, raw) = (self.x.rows_after(rows.start), Shared::new(&mut self.scratch[..GATED_SCRATCH]));
+        for (i, weights) in self.weights.into_iter().enumerate() {
+            for (at, block) in blocks.clone().enumerate() {
+                let column = at * rows.len() * 2 * BLOCK + i * BLOCK;
+                let target = Target { out: raw, stride: 2 * BLOCK, column, columns: BLOCK, add: false };
+                // SAFETY: shapes were checked by `gated`; a block of 32 columns is a pair of panels; the scratch is this
+                // thread's.
+                unsafe { unit(s, (&x, rows.len()), (weights, block, self.ahead), target) };
+            }
+        }
+    }
+
+    /// Activates what `multiply` left in scratch, and writes it where it goes.
+    #[inline(always)]
+    fn finish<S: Simd>(&self, s: S, blocks: &Range<usize>, rows: &Range<usize>) {
+        let places = blocks.clone().flat_map(|block| rows.clone().map(move |row| (block, row)));
+        for ((block, row), raw) in places.zip(self.scratch[..GATED_SCRATCH].chunks_exact(2 * BLOCK)) {
+            // SAFETY: the block of `to` is this chunk's; vectors lie inside blocks.
+            unsafe {
+                let mut x = [s.splat(0.0); 2];
+                for i in 0..2 {
+                    let gate = activate(s, self.activation, s.load(raw.as_ptr().add(i * LANES)));
+                    x[i] = s.mul(gate, s.load(raw.as_ptr().add(BLOCK + i * LANES)));
                 }
-                for row in 0..rows {
-                    // SAFETY: the scratch is this thread's, the block of `to` this chunk's; vectors lie inside them.
-                    unsafe {
-                        let raw = raw.part(row * 2 * BLOCK, 2 * BLOCK).as_ptr();
-                        let mut x = [s.splat(0.0); 2];
-                        for i in 0..2 {
-                            let gate = activate(s, self.activation, s.load(raw.add(i * LANES)));
-                            x[i] = s.mul(gate, s.load(raw.add(BLOCK + i * LANES)));
-                        }
-                        if self.to.quantized {
-                            self.to.quantize(s, first + row, block, x);
-                        } else {
-                            let to = self.to.columns(first + row, block * BLOCK, BLOCK).as_mut_ptr();
-                            s.store(to, x[0]);
-                            s.store(to.add(LANES), x[1]);
-                        }
-                    }
+                if self.to.quantized {
+                    self.to.quantize(s, row, block, x);
+                } else {
+                    let to = self.to.columns(row, block * BLOCK, BLOCK).as_mut_ptr();
+                    s.store(to, x[0]);
+                    s.store(to.add(LANES), x[1]);
                 }
             }
         }

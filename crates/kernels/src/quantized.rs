@@ -3,7 +3,7 @@
 use crate::activations::View;
 use crate::matrix::{BLOCK, Q4_BLOCK_BYTES, Q8_BLOCK_BYTES};
 use crate::simd::{LANES, Simd};
-use crate::tile::{Panel, TILE, put};
+use crate::tile::{Panel, put};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -12,6 +12,9 @@ const LINE: usize = 64;
 pub(crate) trait Quantized: Copy {
     /// Whether each column has a minimum besides its scale.
     const MINIMUM: bool;
+
+    /// The panels after this one.
+    fn after(self) -> Self;
 
     /// Where accumulation starts, given the sum of the block's activations.
     fn start<S: Simd>(self, s: S, sum: i32) -> S::I;
@@ -38,12 +41,17 @@ unsafe fn four(a: *const i8, at: usize) -> i32 {
 
 impl<Q: Quantized> Panel for Q {
     #[inline(always)]
+    fn next(self) -> Self {
+        self.after()
+    }
+
+    #[inline(always)]
     unsafe fn tile<S: Simd, const R: usize, const P: usize>(
         self,
         s: S,
         x: &View,
         row: usize,
-        out: &mut [f32; TILE],
+        out: &mut [f32],
     ) {
         let mut sums = [[s.splat(0.0); P]; R];
         for block in 0..x.blocks {
@@ -98,6 +106,11 @@ impl Nibbles {
 
 impl Quantized for Nibbles {
     const MINIMUM: bool = true;
+
+    #[inline(always)]
+    fn after(self) -> Self {
+        Self { weights: self.weights.wrapping_add(self.stride), ..self }
+    }
 
     #[inline(always)]
     fn start<S: Simd>(self, s: S, _sum: i32) -> S::I {
@@ -160,6 +173,12 @@ pub(crate) struct Bytes {
 
 impl Quantized for Bytes {
     const MINIMUM: bool = false;
+
+    #[inline(always)]
+    fn after(self) -> Self {
+        let weights = self.weights.wrapping_add(self.blocks * Q8_BLOCK_BYTES);
+        Self { weights, scales: self.scales.wrapping_add(self.blocks * LANES), ..self }
+    }
 
     #[inline(always)]
     fn start<S: Simd>(self, s: S, sum: i32) -> S::I {

@@ -20,7 +20,10 @@ pub(crate) const TILE: usize = MAX_ROWS * MAX_COLUMNS;
 
 /// One form of packed weights.
 pub(crate) trait Panel: Copy {
-    /// Adds the products of `R` rows with `P` panels, `out[row][MAX_COLUMNS]`.
+    /// The panels after this one.
+    fn next(self) -> Self;
+
+    /// Writes the products of `R` rows with `P` panels, `out[row][MAX_COLUMNS]`.
     ///
     /// # Safety
     /// The panels and rows `row..row + R` of `x` are readable, and as wide as each other.
@@ -29,17 +32,13 @@ pub(crate) trait Panel: Copy {
         s: S,
         x: &View,
         row: usize,
-        out: &mut [f32; TILE],
+        out: &mut [f32],
     );
 }
 
 /// Writes a tile's sums.
 #[inline(always)]
-pub(crate) fn put<S: Simd, const R: usize, const P: usize>(
-    s: S,
-    sums: [[S::F; P]; R],
-    out: &mut [f32; TILE],
-) {
+pub(crate) fn put<S: Simd, const R: usize, const P: usize>(s: S, sums: [[S::F; P]; R], out: &mut [f32]) {
     for r in 0..R {
         for p in 0..P {
             let to = &mut out[r * MAX_COLUMNS + p * LANES..][..LANES];
@@ -51,14 +50,16 @@ pub(crate) fn put<S: Simd, const R: usize, const P: usize>(
 
 /// Calls [`Panel::tile`] for a number of rows known only at run time; `panels` is 1 or 2.
 ///
-/// A lone panel is the rare odd end of a matrix: its rows go one by one, which spares a third of the code.
+/// The weights of one row are waited for, not computed on, so its panels go one after the other: memory is read front to
+/// back, and the hardware sees what comes next. (Two at a time from two places came at half the rate.) A lone panel is the
+/// rare odd end of a matrix: its rows go one by one, which spares a third of the code.
 ///
 /// # Safety
 /// As [`Panel::tile`]; `rows` is from 1 to [`most_rows`].
 #[inline(always)]
 pub(crate) unsafe fn tile<S: Simd, W: Panel>(
     s: S,
-    weights: W,
+    mut weights: W,
     x: &View,
     (row, rows): (usize, usize),
     panels: usize,
@@ -66,23 +67,18 @@ pub(crate) unsafe fn tile<S: Simd, W: Panel>(
 ) {
     // SAFETY: the caller's word.
     unsafe {
-        if !S::WIDE {
-            return match rows {
-                1 if panels == 1 => weights.tile::<S, 1, 1>(s, x, row, out),
-                1 => weights.tile::<S, 1, 2>(s, x, row, out),
-                2 => weights.tile::<S, 2, 2>(s, x, row, out),
-                3 => weights.tile::<S, 3, 2>(s, x, row, out),
-                _ => unreachable!("{rows} rows in a narrow tile"),
-            };
-        }
         match rows {
-            1 if panels == 1 => weights.tile::<S, 1, 1>(s, x, row, out),
-            1 => weights.tile::<S, 1, 2>(s, x, row, out),
+            1 => {
+                for column in (0..panels * LANES).step_by(LANES) {
+                    weights.tile::<S, 1, 1>(s, x, row, &mut out[column..]);
+                    weights = weights.next();
+                }
+            }
             2 => weights.tile::<S, 2, 2>(s, x, row, out),
             3 => weights.tile::<S, 3, 2>(s, x, row, out),
-            4 => weights.tile::<S, 4, 2>(s, x, row, out),
-            5 => weights.tile::<S, 5, 2>(s, x, row, out),
-            6 => weights.tile::<S, 6, 2>(s, x, row, out),
+            4 if S::WIDE => weights.tile::<S, 4, 2>(s, x, row, out),
+            5 if S::WIDE => weights.tile::<S, 5, 2>(s, x, row, out),
+            6 if S::WIDE => weights.tile::<S, 6, 2>(s, x, row, out),
             _ => unreachable!("{rows} rows in a tile"),
         }
     }
