@@ -5,9 +5,10 @@
 //!
 //! A pass multiplies with as many copies of a layer as a model has, so that weights come from where they come from in a step.
 
+use plimsoll_kernels::matrix::BLOCK;
 use plimsoll_kernels::{
     Activation, Activations, AttentionPlan, Compute, Isa, KvType, Matrix, Packed, Product, Query, Slab,
-    SlabShape, Team,
+    SlabShape, Stored, Team,
 };
 use plimsoll_pool::AlignedBuf;
 use std::hint::black_box;
@@ -39,18 +40,15 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 fn fill(matrix: &mut Matrix, packed: Packed) {
-    let stored =
-        if packed == Packed::Q8 { plimsoll_kernels::Stored::Q8_0 } else { plimsoll_kernels::Stored::Q4_1 };
-    let mut row = vec![0x5au8; stored.row_bytes(matrix.inputs())];
-    let block = if packed == Packed::Q8 { 34 } else { 20 };
-    for (i, byte) in row.iter_mut().enumerate() {
-        *byte = match i % block {
-            0 | 2 if block == 20 => 0,
-            1 | 3 if block == 20 => 0x20,
-            0 => 0,
-            1 if block == 34 => 0x20,
-            _ => (i * 37) as u8,
-        };
+    let (stored, halves) = match packed {
+        Packed::Q8 => (Stored::Q8_0, 2),
+        Packed::Q4Centered => (Stored::Q4_0, 2),
+        _ => (Stored::Q4_1, 4),
+    };
+    let mut row = vec![0u8; stored.row_bytes(matrix.inputs())];
+    for block in row.chunks_exact_mut(stored.row_bytes(BLOCK)) {
+        block[..halves].iter_mut().enumerate().for_each(|(i, byte)| *byte = [0, 0x20][i % 2]);
+        block[halves..].iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * 37) as u8);
     }
     (0..matrix.outputs()).for_each(|output| matrix.set_row(output, stored, &row));
 }
@@ -205,6 +203,7 @@ fn main() {
     }
     if wanted("product") {
         products(&mut compute, Packed::Q4);
+        products(&mut compute, Packed::Q4Centered);
         products(&mut compute, Packed::Q8);
     }
     if wanted("attention") {

@@ -1,8 +1,10 @@
 //! Weights packed for the kernels: panels of 16 outputs, read front to back.
 //!
 //! One layout serves every instruction set. `k` counts inputs, `c` the 16 outputs of a panel:
-//! - **Q4** (from `Q4_0`, `Q4_1`): per 32 inputs 16 f16 scales, 16 f16 minimums, then four groups of 64 bytes; byte
+//! - **Q4** (from `Q4_1`): per 32 inputs 16 f16 scales, 16 f16 minimums, then four groups of 64 bytes; byte
 //!   `4c + o` of group `g` holds inputs `8g + o` (low nibble) and `8g + 4 + o` (high nibble). 5 bits a weight.
+//! - **Q4Centered** (from `Q4_0`): per 64 inputs twice 16 f16 scales, then twice four such groups; the nibbles are 8 more
+//!   than the weights. 4.5 bits a weight. (Blocks go in twos so that groups stay aligned; half of the last may be unused.)
 //! - **Q8** (from `Q8_0`): per 32 inputs eight groups of 64 bytes, byte `4c + o` of group `g` holds input `4g + o` plus
 //!   128; the f16 scales lie apart, 16 per 32 inputs. 8.5 bits a weight.
 //! - **F32, F16, BF16**: 16 numbers per input.
@@ -16,6 +18,8 @@ use crate::simd::LANES;
 pub const BLOCK: usize = 32;
 
 pub(crate) const Q4_BLOCK_BYTES: usize = 320;
+/// Of two blocks.
+const Q4_CENTERED_BYTES: usize = 576;
 pub(crate) const Q8_BLOCK_BYTES: usize = 512;
 
 /// How weights are stored in a model file, a row (one output) at a time.
@@ -54,7 +58,8 @@ impl Stored {
             Self::F16 => Packed::F16,
             Self::BF16 => Packed::BF16,
             Self::Q8_0 => Packed::Q8,
-            Self::Q4_0 | Self::Q4_1 => Packed::Q4,
+            Self::Q4_0 => Packed::Q4Centered,
+            Self::Q4_1 => Packed::Q4,
         }
     }
 }
@@ -72,12 +77,30 @@ pub enum Packed {
     Q8,
     /// Nibbles with a scale and a minimum per 32 inputs.
     Q4,
+    /// Nibbles less 8 with a scale per 32 inputs.
+    Q4Centered,
+}
+
+/// Where block `block` of a panel of nibbles begins: its scales, and its four groups.
+#[inline(always)]
+pub(crate) const fn nibbles_at(minimum: bool, block: usize) -> (usize, usize) {
+    if minimum {
+        (block * Q4_BLOCK_BYTES, block * Q4_BLOCK_BYTES + 64)
+    } else {
+        let (both, second) = (block / 2 * Q4_CENTERED_BYTES, block % 2);
+        (both + second * 32, both + 64 + second * 256)
+    }
+}
+
+/// Bytes of a panel of `blocks` blocks of nibbles.
+pub(crate) const fn nibbles_bytes(minimum: bool, blocks: usize) -> usize {
+    if minimum { blocks * Q4_BLOCK_BYTES } else { blocks.div_ceil(2) * Q4_CENTERED_BYTES }
 }
 
 impl Packed {
     /// Whether a product takes its activations quantized ([`crate::Activations`] has both forms).
     pub const fn is_quantized(self) -> bool {
-        matches!(self, Self::Q8 | Self::Q4)
+        matches!(self, Self::Q8 | Self::Q4 | Self::Q4Centered)
     }
 }
 
@@ -162,8 +185,8 @@ impl Matrix {
             Stored::F32 => self.set_floats::<4>(output, row),
             Stored::F16 | Stored::BF16 => self.set_floats::<2>(output, row),
             Stored::Q8_0 => self.set_q8(output, row),
-            Stored::Q4_0 => self.set_q4(output, row.chunks_exact(18).map(split_q4_0)),
-            Stored::Q4_1 => self.set_q4(output, row.chunks_exact(20).map(split_q4_1)),
+            Stored::Q4_0 => self.set_q4::<2>(output, row),
+            Stored::Q4_1 => self.set_q4::<4>(output, row),
         }
     }
 
@@ -193,17 +216,21 @@ impl Matrix {
         }
     }
 
-    fn set_q4<'a>(&mut self, output: usize, row: impl Iterator<Item = (u16, u16, &'a [u8])>) {
-        let (panel, column) = (output / LANES, output % LANES);
-        let first = panel * self.blocks();
-        for (b, (scale, minimum, nibbles)) in row.enumerate() {
-            let to = &mut self.weights[(first + b) * Q4_BLOCK_BYTES..][..Q4_BLOCK_BYTES];
-            to[2 * column..][..2].copy_from_slice(&scale.to_ne_bytes());
-            to[32 + 2 * column..][..2].copy_from_slice(&minimum.to_ne_bytes());
+    /// Blocks begin with `HALVES` bytes: a scale, or a scale and a minimum.
+    fn set_q4<const HALVES: usize>(&mut self, output: usize, row: &[u8]) {
+        let (panel, column, minimum) = (output / LANES, output % LANES, HALVES == 4);
+        let first = panel * nibbles_bytes(minimum, self.blocks());
+        for (b, block) in row.chunks_exact(HALVES + BLOCK / 2).enumerate() {
+            let to = &mut self.weights[first..];
+            let ((scales, groups), (halves, nibbles)) = (nibbles_at(minimum, b), block.split_at(HALVES));
+            for (i, half) in halves.chunks_exact(2).enumerate() {
+                let half = u16::from_le_bytes([half[0], half[1]]);
+                to[scales + 32 * i + 2 * column..][..2].copy_from_slice(&half.to_ne_bytes());
+            }
             for i in 0..BLOCK {
                 let nibble = if i < 16 { nibbles[i] & 15 } else { nibbles[i - 16] >> 4 };
                 let (group, within) = (i / 8, i % 8);
-                let at = &mut to[64 + group * 64 + column * 4 + within % 4];
+                let at = &mut to[groups + group * 64 + column * 4 + within % 4];
                 *at = if within < 4 { *at & 0xf0 | nibble } else { *at & 0x0f | nibble << 4 };
             }
         }
@@ -222,7 +249,8 @@ impl Matrix {
             Packed::F16 => self.floats::<2>(panel, column, row, |b| f16::from_ne_bytes(b).to_f32()),
             Packed::BF16 => self.floats::<2>(panel, column, row, |b| half::bf16::from_ne_bytes(b).to_f32()),
             Packed::Q8 => self.row_q8(panel, column, row),
-            Packed::Q4 => self.row_q4(panel, column, row),
+            Packed::Q4 => self.row_q4(panel, column, row, true),
+            Packed::Q4Centered => self.row_q4(panel, column, row, false),
         }
     }
 
@@ -251,15 +279,17 @@ impl Matrix {
         }
     }
 
-    fn row_q4(&self, panel: usize, column: usize, row: &mut [f32]) {
+    fn row_q4(&self, panel: usize, column: usize, row: &mut [f32], minimum: bool) {
+        let packed = &self.weights[panel * nibbles_bytes(minimum, self.blocks())..];
         for (b, out) in row.chunks_exact_mut(BLOCK).enumerate() {
-            let block = &self.weights[(panel * self.blocks() + b) * Q4_BLOCK_BYTES..][..Q4_BLOCK_BYTES];
-            let half = |at: usize| f16::from_ne_bytes([block[at], block[at + 1]]).to_f32();
-            let (scale, minimum) = (half(2 * column), half(32 + 2 * column));
+            let (scales, groups) = nibbles_at(minimum, b);
+            let half = |at: usize| f16::from_ne_bytes([packed[at], packed[at + 1]]).to_f32();
+            let scale = half(scales + 2 * column);
+            let least = if minimum { half(scales + 32 + 2 * column) } else { -8.0 * scale };
             for (i, x) in out.iter_mut().enumerate() {
-                let byte = block[64 + i / 8 * 64 + column * 4 + i % 4];
+                let byte = packed[groups + i / 8 * 64 + column * 4 + i % 4];
                 let nibble = if i % 8 < 4 { byte & 15 } else { byte >> 4 };
-                *x = scale * f32::from(nibble) + minimum;
+                *x = scale * f32::from(nibble) + least;
             }
         }
     }
@@ -272,18 +302,7 @@ const fn sizes(outputs: usize, inputs: usize, packed: Packed) -> (usize, usize) 
         Packed::F32 => (panels * LANES * inputs * 4, 0),
         Packed::F16 | Packed::BF16 => (panels * LANES * inputs * 2, 0),
         Packed::Q8 => (panels * blocks * Q8_BLOCK_BYTES, panels * blocks * LANES * 2),
-        Packed::Q4 => (panels * blocks * Q4_BLOCK_BYTES, 0),
+        Packed::Q4 => (panels * nibbles_bytes(true, blocks), 0),
+        Packed::Q4Centered => (panels * nibbles_bytes(false, blocks), 0),
     }
-}
-
-/// Scale, minimum and nibbles of a `Q4_0` block. Minus eight times a half is a half, so nothing is rounded.
-fn split_q4_0(block: &[u8]) -> (u16, u16, &[u8]) {
-    let scale = f16::from_le_bytes([block[0], block[1]]);
-    (scale.to_bits(), f16::from_f32(-8.0 * scale.to_f32()).to_bits(), &block[2..])
-}
-
-/// Scale, minimum and nibbles of a `Q4_1` block.
-fn split_q4_1(block: &[u8]) -> (u16, u16, &[u8]) {
-    let half = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
-    (half(0), half(2), &block[4..])
 }

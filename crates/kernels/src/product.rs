@@ -5,7 +5,7 @@ use crate::Compute;
 use crate::activations::{Activations, View, Writer};
 use crate::floats::{Brain, Floats, Half, Single};
 use crate::isa::Kernel;
-use crate::matrix::{BLOCK, Matrix, Packed, Q4_BLOCK_BYTES, Q8_BLOCK_BYTES};
+use crate::matrix::{BLOCK, Matrix, Packed, Q8_BLOCK_BYTES, nibbles_bytes};
 use crate::quantized::{Bytes, Nibbles};
 use crate::shared::Shared;
 use crate::simd::{LANES, Simd, exp};
@@ -173,8 +173,13 @@ unsafe fn unit<S: Simd>(
     unsafe {
         match weights.packed() {
             Packed::Q4 => {
-                let stride = blocks * Q4_BLOCK_BYTES;
-                let nibbles = Nibbles { weights: start.add(first * stride), stride, ahead };
+                let stride = nibbles_bytes(true, blocks);
+                let nibbles = Nibbles::<true> { weights: start.add(first * stride), stride, ahead };
+                tiles(s, x, (nibbles, panels), target);
+            }
+            Packed::Q4Centered => {
+                let stride = nibbles_bytes(false, blocks);
+                let nibbles = Nibbles::<false> { weights: start.add(first * stride), stride, ahead };
                 tiles(s, x, (nibbles, panels), target);
             }
             Packed::Q8 => {

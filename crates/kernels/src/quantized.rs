@@ -1,7 +1,7 @@
 //! Tiles over quantized weights: integer products of 32 inputs at a time, scaled to f32.
 
 use crate::activations::View;
-use crate::matrix::{BLOCK, Q4_BLOCK_BYTES, Q8_BLOCK_BYTES};
+use crate::matrix::{BLOCK, Q8_BLOCK_BYTES, nibbles_at};
 use crate::simd::{LANES, Simd};
 use crate::tile::{Panel, put};
 
@@ -81,9 +81,9 @@ impl<Q: Quantized> Panel for Q {
     }
 }
 
-/// Q4 as it is packed.
+/// Q4 as it is packed, with a minimum or centered.
 #[derive(Clone, Copy)]
-pub(crate) struct Nibbles {
+pub(crate) struct Nibbles<const WITH_MINIMUM: bool> {
     pub(crate) weights: *const u8,
     /// Bytes from one panel to the next.
     pub(crate) stride: usize,
@@ -91,21 +91,23 @@ pub(crate) struct Nibbles {
     pub(crate) ahead: bool,
 }
 
-impl Nibbles {
+impl<const WITH_MINIMUM: bool> Nibbles<WITH_MINIMUM> {
     /// Asks for the same block of the panels after these: panels are too short for the hardware to see them coming.
     #[inline(always)]
     fn prefetch<S: Simd, const P: usize>(self, s: S, block: usize) {
+        let (scales, groups) = nibbles_at(WITH_MINIMUM, block);
         for p in P..2 * P {
-            let at = self.weights.wrapping_add(p * self.stride + block * Q4_BLOCK_BYTES);
-            for line in 0..Q4_BLOCK_BYTES / LINE {
-                s.prefetch(at.wrapping_add(line * LINE));
+            let panel = self.weights.wrapping_add(p * self.stride);
+            s.prefetch(panel.wrapping_add(scales));
+            for line in 0..4 {
+                s.prefetch(panel.wrapping_add(groups + line * LINE));
             }
         }
     }
 }
 
-impl Quantized for Nibbles {
-    const MINIMUM: bool = true;
+impl<const WITH_MINIMUM: bool> Quantized for Nibbles<WITH_MINIMUM> {
+    const MINIMUM: bool = WITH_MINIMUM;
 
     #[inline(always)]
     fn after(self) -> Self {
@@ -113,16 +115,18 @@ impl Quantized for Nibbles {
     }
 
     #[inline(always)]
-    fn start<S: Simd>(self, s: S, _sum: i32) -> S::I {
-        s.isplat(0)
+    fn start<S: Simd>(self, s: S, sum: i32) -> S::I {
+        // Centered nibbles are 8 too large: that is taken off here, for the whole block.
+        s.isplat(if WITH_MINIMUM { 0 } else { sum.wrapping_mul(-8) })
     }
 
     #[inline(always)]
     unsafe fn scale<S: Simd>(self, s: S, p: usize, block: usize) -> (S::F, S::F) {
-        // SAFETY: a block begins with 16 scales and 16 minimums.
+        // SAFETY: a block has 16 scales, and 16 minimums after them or none.
         unsafe {
-            let at = self.weights.add(p * self.stride + block * Q4_BLOCK_BYTES).cast::<u16>();
-            (s.load_f16(at), s.load_f16(at.add(LANES)))
+            let at = self.weights.add(p * self.stride + nibbles_at(WITH_MINIMUM, block).0).cast::<u16>();
+            let scale = s.load_f16(at);
+            (scale, if WITH_MINIMUM { s.load_f16(at.add(LANES)) } else { scale })
         }
     }
 
@@ -139,9 +143,9 @@ impl Quantized for Nibbles {
             self.prefetch::<S, P>(s, block);
         }
         for group in 0..4 {
-            // SAFETY: four groups of 64 aligned bytes follow the scales; a block of activations has 32 bytes.
+            // SAFETY: a block has four groups of 64 aligned bytes; a block of activations has 32 bytes.
             unsafe {
-                let at = block * Q4_BLOCK_BYTES + 64 + group * 64;
+                let at = nibbles_at(WITH_MINIMUM, block).1 + group * 64;
                 let first = s.load_w(self.weights.add(at));
                 let (mut low, mut high) = ([s.low4(first); P], [s.high4(first); P]);
                 for p in 1..P {
