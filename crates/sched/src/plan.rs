@@ -174,6 +174,9 @@ pub struct Plan {
     pub expired: Vec<SeqId>,
     /// How long the step should take.
     pub predicted: Duration,
+    /// When the first of the step's sequences must have its next token to keep what it was promised, if any was promised one:
+    /// by this, models that share cores take turns.
+    pub due: Option<Duration>,
     /// When to plan again though nothing happens: somebody's time is up then.
     pub wake: Option<Duration>,
 }
@@ -214,6 +217,6 @@ impl Plan {
         self.preempted.clear();
         self.starts.clear();
         self.expired.clear();
-        self.wake = None;
+        (self.due, self.wake) = (None, None);
     }
 }

@@ -105,6 +105,36 @@ fn the_line_is_by_class_then_deadline_then_arrival() {
 }
 
 #[test]
+fn a_step_is_due_when_the_first_of_its_promises_is() {
+    let ms = Duration::from_millis;
+    let of = |seq, first, itl: u64, last| match urgent(seq, Class::Standard, first, last) {
+        Event::Arrived(Arrival { deadlines, .. }) => {
+            let Event::Arrived(arrival) = arrived(seq, 20, 100) else { unreachable!() };
+            Event::Arrived(Arrival { deadlines: Deadlines { itl: Some(ms(itl)), ..deadlines }, ..arrival })
+        }
+        other => other,
+    };
+    for (events, dues) in [
+        (vec![arrived(0, 20, 100)], [None, None, None]),
+        (vec![of(0, Some(500), 60, None)], [Some(500), Some(160), Some(220)]),
+        (vec![of(0, Some(500), 60, None), of(1, Some(400), 90, None)], [Some(400), Some(160), Some(220)]),
+        (vec![of(0, Some(500), 60, Some(170)), arrived(1, 20, 100)], [Some(170), Some(160), Some(170)]),
+    ] {
+        let mut planner = planner(4, 64, ms(1000));
+        let mut plan = Plan::default();
+        planner.step(Duration::ZERO, events, &mut plan);
+        let mut seen = vec![plan.due];
+        for at in [100, 130] {
+            planner.step(ms(at), [DONE], &mut plan);
+            seen.push(plan.due);
+        }
+        assert_eq!(seen, dues.map(|due| due.map(ms)));
+        planner.step(ms(131), [DONE, Event::Cancelled(SeqId(0)), Event::Cancelled(SeqId(1))], &mut plan);
+        assert_eq!(plan.due, None, "nothing runs");
+    }
+}
+
+#[test]
 fn whose_time_is_up_is_ended_and_its_blocks_are_free() {
     let ms = Duration::from_millis;
     let mut planner = planner(1, 64, ms(50));

@@ -92,7 +92,7 @@ fn seed(parts: &mut LaneParts, limits: &Limits) -> Result<CostModel, String> {
     if !parts.config.warm_up {
         return Ok(CostModel::default());
     }
-    let _turn = parts.turnstile.take();
+    let _turn = parts.turnstile.take(None);
     let (engine, measured) = (&mut *parts.engine, parts.config.measured);
     let seed = || match measured {
         Some(measured) => warm_up::touch(engine, limits).map(|()| CostModel::measured(&measured)),
@@ -251,7 +251,8 @@ impl Worker<'_> {
     fn step(&mut self) {
         self.shared.metrics.stalled(self.stall.ends());
         let turnstile = self.turnstile.clone();
-        let turn = turnstile.take();
+        let ready = Instant::now();
+        let turn = turnstile.take(self.plan.due.map(|due| self.shared.begun + due));
         let started = Instant::now();
         let result = catch_unwind(AssertUnwindSafe(|| {
             self.compute()?;
@@ -264,7 +265,9 @@ impl Worker<'_> {
                 self.record(took, generated);
                 self.roster.settle(self.plan.spans.iter().map(|span| span.seq));
                 // First, before what it led to: the planner takes in the tokens, then the ends.
-                self.roster.events.insert(0, Event::StepDone { elapsed: took });
+                // Waiting for other models is part of what a step costs: it is to be predicted, too.
+                let elapsed = took + started.saturating_duration_since(ready);
+                self.roster.events.insert(0, Event::StepDone { elapsed });
             }
             Ok(Err(error)) => self.fail(&error.to_string(), false),
             Err(panic) => self.fail(&message(&*panic), true),

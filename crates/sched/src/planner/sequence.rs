@@ -150,6 +150,16 @@ impl Sequence {
         self.first_at.map(|at| at + self.away)
     }
 
+    /// When it must have its next token, if it was promised any: the first, the next by the mean gap so far, or the last.
+    pub(super) fn due(&self) -> Option<Duration> {
+        let Deadlines { first, itl, last, .. } = self.deadlines;
+        let next = match self.gaps_since() {
+            None => first,
+            Some(since) => itl.map(|itl| since + itl * u32::try_from(self.generated()).unwrap_or(u32::MAX)),
+        };
+        next.into_iter().chain(last).min()
+    }
+
     /// When its time is up: for its first token, unless it has begun; for its last.
     pub(super) fn ends_by(&self) -> Option<Duration> {
         let has_not_begun = self.last_step == 0 && self.is(Place::Waiting) && !self.is_continuation;
