@@ -15,7 +15,7 @@ TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
 def profile(tmp_path_factory):
     path = tmp_path_factory.mktemp("tune") / "model.toml"
     model = setting("PLIMSOLL_TEST_SMOLLM2")
-    result = plimsoll("tune", model, f"--out={path}", "--time=3s", "--ctx=512", "--max-seqs=4", "--threads=2")
+    result = plimsoll("tune", model, f"--out={path}", "--time=10s", "--ctx=512", "--max-seqs=4", "--threads=2")
     assert result.returncode == 0, result.stderr
     assert "knee" in result.stdout and str(path) in result.stdout
     return path
