@@ -59,12 +59,15 @@ const CROWD: u32 = 12;
 async fn check(config: LaneConfig) -> Arc<Bench> {
     let roomy =
         Bench::new(common::script(), LaneConfig { max_seqs: 1, prefix_cache: false, ..common::config() });
-    let bench = Arc::new(Bench::new(cramped(), config));
+    // All are there before the first step ends.
+    let gate = StepGate::default();
+    let bench = Arc::new(Bench::new(Script { gate: Some(gate.clone()), ..cramped() }, config));
     let mut crowd = JoinSet::new();
     for i in 0..CROWD {
-        let bench = bench.clone();
-        crowd.spawn(async move { (i, bench.run(asked(i)).await.unwrap()) });
+        let generation = bench.start(asked(i)).await.unwrap();
+        crowd.spawn(async move { (i, read(generation).await) });
     }
+    gate.open();
     while let Some(client) = crowd.join_next().await {
         let (i, Outcome { texts, tokens, .. }) = client.unwrap();
         let alone = roomy.run(asked(i)).await.unwrap();
