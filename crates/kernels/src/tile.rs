@@ -50,16 +50,14 @@ pub(crate) fn put<S: Simd, const R: usize, const P: usize>(s: S, sums: [[S::F; P
 
 /// Calls [`Panel::tile`] for a number of rows known only at run time; `panels` is 1 or 2.
 ///
-/// The weights of one row are waited for, not computed on, so its panels go one after the other: memory is read front to
-/// back, and the hardware sees what comes next. (Two at a time from two places came at half the rate.) A lone panel is the
-/// rare odd end of a matrix: its rows go one by one, which spares a third of the code.
+/// A lone panel is the rare odd end of a matrix: its rows go one by one, which spares a third of the code.
 ///
 /// # Safety
 /// As [`Panel::tile`]; `rows` is from 1 to [`most_rows`].
 #[inline(always)]
 pub(crate) unsafe fn tile<S: Simd, W: Panel>(
     s: S,
-    mut weights: W,
+    weights: W,
     x: &View,
     (row, rows): (usize, usize),
     panels: usize,
@@ -68,19 +66,34 @@ pub(crate) unsafe fn tile<S: Simd, W: Panel>(
     // SAFETY: the caller's word.
     unsafe {
         match rows {
-            1 => {
-                for column in (0..panels * LANES).step_by(LANES) {
-                    weights.tile::<S, 1, 1>(s, x, row, &mut out[column..]);
-                    weights = weights.next();
-                }
-            }
-            2 => weights.tile::<S, 2, 2>(s, x, row, out),
+            1 => in_turn::<S, W, 1>(s, (weights, panels), x, row, out),
+            2 => in_turn::<S, W, 2>(s, (weights, panels), x, row, out),
             3 => weights.tile::<S, 3, 2>(s, x, row, out),
             4 if S::WIDE => weights.tile::<S, 4, 2>(s, x, row, out),
             5 if S::WIDE => weights.tile::<S, 5, 2>(s, x, row, out),
             6 if S::WIDE => weights.tile::<S, 6, 2>(s, x, row, out),
             _ => unreachable!("{rows} rows in a tile"),
         }
+    }
+}
+
+/// One panel after the other. With few rows weights are waited for, not computed on: so memory is read front to back, and
+/// the hardware sees what comes next. (From two places at a time they came at half the rate.)
+///
+/// # Safety
+/// As [`Panel::tile`], for each of the panels.
+#[inline(always)]
+unsafe fn in_turn<S: Simd, W: Panel, const R: usize>(
+    s: S,
+    (mut weights, panels): (W, usize),
+    x: &View,
+    row: usize,
+    out: &mut [f32; TILE],
+) {
+    for column in (0..panels * LANES).step_by(LANES) {
+        // SAFETY: the caller's word.
+        unsafe { weights.tile::<S, R, 1>(s, x, row, &mut out[column..]) };
+        weights = weights.next();
     }
 }
 
