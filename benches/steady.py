@@ -3,7 +3,7 @@
 
     python3 benches/steady.py MODEL.gguf [--streams 16] [--seconds 20] [--plimsoll target/release/plimsoll]
 
-So many streams at once, each begun when the one before it ended; every fourth request brings a prompt of 500 words, the others a
+So many streams side by side, each begun when the one before it ended; every fourth request brings a prompt of 500 words, the others a
 short one of their own. Both figures are the server's, from its histograms: what is printed is the upper bound of the bucket that
 holds the quantile, and the share that keeps the target. docs/metrics.md defines both.
 """
@@ -22,6 +22,8 @@ from serve import free_port, histogram, serving
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGETS = {"plimsoll_lane_stall_seconds": 280e-6, "plimsoll_handling_seconds": 5e-3}
 
+# Seconds. All begin at once, which is not what is measured.
+WARM_UP = 5
 # Bytes; more than an answer has, so that its end is what wakes the client.
 WHOLE = 1 << 20
 
@@ -41,9 +43,10 @@ async def stream(port, number, tokens):
     return b" 200 " in answer.split(b"\r\n", 1)[0]
 
 
-async def load(port, args):
-    """Keeps the streams going. Returns how many were served, and how many refused."""
-    until, served, refused, number = time.monotonic() + args.seconds, 0, 0, iter(range(1 << 30))
+async def load(port, args, scrape):
+    """Keeps the streams going, and looks at the server when they have got out of step. Returns how many were served, how many
+    refused, and what was seen."""
+    until, served, refused, number = time.monotonic() + WARM_UP + args.seconds, 0, 0, iter(range(1 << 30))
 
     async def client():
         nonlocal served, refused
@@ -54,8 +57,14 @@ async def load(port, args):
                 refused += 1
                 await asyncio.sleep(0.05)
 
-    await asyncio.gather(*(client() for _ in range(args.streams)))
-    return served, refused
+    async def look():
+        nonlocal served, refused
+        await asyncio.sleep(WARM_UP)
+        served, refused = 0, 0
+        return await asyncio.to_thread(scrape)
+
+    before, *_ = await asyncio.gather(look(), *(client() for _ in range(args.streams)))
+    return served, refused, before
 
 
 def report(name, before, after):
@@ -80,9 +89,7 @@ def main():
     command = [args.plimsoll, "serve", f"bench={args.model}", "--http", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}"]
     with serving(command, port, args.log):
         scrape = lambda: urllib.request.urlopen(f"http://127.0.0.1:{admin}/metrics").read().decode()
-        asyncio.run(load(port, argparse.Namespace(**{**vars(args), "seconds": 2})))
-        before = scrape()
-        served, refused = asyncio.run(load(port, args))
+        served, refused, before = asyncio.run(load(port, args, scrape))
         after = scrape()
     tokens = sum(int(re.search(r"^plimsoll_generated_tokens_total{.*?} (\d+)$", text, re.M)[1]) * sign
                  for text, sign in ((after, 1), (before, -1)))

@@ -66,7 +66,7 @@ impl Compute {
 
     /// Splits `rows` rows into chunks and runs `job(isa, worker, rows)` on each.
     pub(crate) fn by_rows(&mut self, rows: usize, job: impl Fn(Isa, usize, Range<usize>) + Sync) {
-        let chunks = rows.min(4 * self.team.size());
+        let chunks = (rows / ROWS_EACH).clamp(1, 4 * self.team.size());
         let isa = self.isa;
         self.team.run(chunks, |worker, chunk| {
             job(isa, worker, chunk * rows / chunks..(chunk + 1) * rows / chunks)
@@ -84,6 +84,9 @@ impl Compute {
         });
     }
 }
+
+/// Rows of a chunk at least: what is done with fewer takes less time than another thread needs to hear of it.
+const ROWS_EACH: usize = 4;
 
 /// f32 in two cache lines: shares of scratch are kept apart by it.
 const LINE: usize = 32;

@@ -68,8 +68,9 @@ pub(crate) unsafe fn tile<S: Simd, W: Panel>(
         match rows {
             1 => in_turn::<S, W, 1>(s, (weights, panels), x, row, out),
             2 => in_turn::<S, W, 2>(s, (weights, panels), x, row, out),
+            3 if S::WIDE => in_turn::<S, W, 3>(s, (weights, panels), x, row, out),
             3 => weights.tile::<S, 3, 2>(s, x, row, out),
-            4 if S::WIDE => weights.tile::<S, 4, 2>(s, x, row, out),
+            4 if S::WIDE => in_turn::<S, W, 4>(s, (weights, panels), x, row, out),
             5 if S::WIDE => weights.tile::<S, 5, 2>(s, x, row, out),
             6 if S::WIDE => weights.tile::<S, 6, 2>(s, x, row, out),
             _ => unreachable!("{rows} rows in a tile"),
