@@ -40,8 +40,8 @@ pub struct Tuned {
     pub skipped: usize,
 }
 
-/// The smallest batch of decodes from which twice as many sequences bring less than [`GROWTH`] more tokens per second, at a
-/// depth of [`KNEE_DEPTH`].
+/// The smallest batch of decodes above which doublings bring less than [`GROWTH`] more tokens per second each, at a depth of
+/// [`KNEE_DEPTH`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Knee {
     /// Sequences that decode side by side.
@@ -189,9 +189,11 @@ fn knee(timed: &[Timed]) -> Option<Knee> {
     let growth = |a: (usize, f64), b: (usize, f64)| {
         (b.1 / a.1).powf(std::f64::consts::LN_2 / (b.0 as f64 / a.0 as f64).ln()) - 1.0
     };
-    let stops = rates.windows(2).find(|pair| growth(pair[0], pair[1]) < GROWTH).map(|pair| pair[0]);
-    let (batch, tokens_per_second) = stops.or(rates.last().copied())?;
-    Some(Knee { batch, tokens_per_second, is_reached: stops.is_some() })
+    // The last growth counts, not the first step that brings little: two sequences may be no faster than one, and eight be.
+    let grown =
+        rates.windows(2).rposition(|pair| growth(pair[0], pair[1]) >= GROWTH).map_or(0, |pair| pair + 1);
+    let &(batch, tokens_per_second) = rates.get(grown)?;
+    Some(Knee { batch, tokens_per_second, is_reached: grown + 1 < rates.len() })
 }
 
 #[cfg(test)]
@@ -214,6 +216,8 @@ mod tests {
         // 100, 190, 360, 370 tokens a second.
         assert_eq!(knee(&[(1, 10.0), (2, 10.5), (4, 11.1), (8, 21.6)]), Some((4, true)));
         assert_eq!(knee(&[(1, 10.0), (2, 10.5), (4, 11.1)]), Some((4, false)));
+        // 400, 400, 645, 889 tokens a second.
+        assert_eq!(knee(&[(1, 2.5), (2, 5.0), (4, 6.2), (8, 9.0)]), Some((8, false)));
         // Half again as many, and 6 % more: a doubling would bring 10.5 %.
         assert_eq!(knee(&[(4, 10.0), (6, 14.15)]), Some((6, false)));
         assert_eq!(knee(&[]), None);

@@ -173,7 +173,9 @@ async fn who_makes_way_for_a_class_off_its_target_says_the_same() {
     }
     gate.wait_until_blocked();
     for _ in 0..10 {
-        long_step(&gate);
+        if bench.gauge(OUT) == 0.0 {
+            long_step(&gate);
+        }
     }
     let parked = bench.gauge(OUT);
     gate.open();
