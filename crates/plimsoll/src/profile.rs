@@ -98,7 +98,7 @@ pub fn prepare(path: &Path) -> anyhow::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(failed)?;
     }
-    let beside = path.with_extension("part");
+    let beside = path.with_added_extension("part");
     std::fs::write(&beside, "").and_then(|()| std::fs::remove_file(&beside)).with_context(failed)
 }
 
@@ -177,7 +177,7 @@ impl Profile {
     /// Writes it, where [`prepare`] has been.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
         let failed = || format!("cannot write the profile {}", path.display());
-        let beside = path.with_extension("part");
+        let beside = path.with_added_extension("part");
         std::fs::write(&beside, toml::to_string(self)?).with_context(failed)?;
         std::fs::rename(&beside, path).with_context(failed)
     }
