@@ -10,6 +10,7 @@
 
 mod banner;
 mod bench;
+mod beside;
 mod chat;
 mod cli;
 mod compute;
@@ -20,6 +21,7 @@ mod offered;
 mod profile;
 mod progress;
 mod pull;
+mod report_files;
 mod serve;
 mod signals;
 mod simulate;

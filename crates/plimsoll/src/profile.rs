@@ -1,5 +1,6 @@
 //! Profiles: what `tune` measured of a model on a machine, in a file that `serve` and `simulate` read.
 
+use crate::beside;
 use crate::compute::Compute;
 use crate::config::{self, Model};
 use crate::file_size::bytes_of;
@@ -98,8 +99,7 @@ pub fn prepare(path: &Path) -> anyhow::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(failed)?;
     }
-    let beside = path.with_added_extension("part");
-    std::fs::write(&beside, "").and_then(|()| std::fs::remove_file(&beside)).with_context(failed)
+    beside::try_write(path).with_context(failed)
 }
 
 /// The text of a profile's file. What is longer is none, and might have no end.
@@ -177,9 +177,7 @@ impl Profile {
     /// Writes it, where [`prepare`] has been.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
         let failed = || format!("cannot write the profile {}", path.display());
-        let beside = path.with_added_extension("part");
-        std::fs::write(&beside, toml::to_string(self)?).with_context(failed)?;
-        std::fs::rename(&beside, path).with_context(failed)
+        beside::write(path, &toml::to_string(self)?).with_context(failed)
     }
 
     /// What steps cost.

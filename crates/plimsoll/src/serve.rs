@@ -1,6 +1,7 @@
 //! `serve`: listens, loads the models meanwhile, and drains at the first signal.
 
 use crate::banner::{Addresses, Banner};
+use crate::beside;
 use crate::compute::Compute;
 use crate::config::{Address, Server, keys::LogFormat};
 use crate::load;
@@ -154,17 +155,12 @@ fn retract(path: &Path) -> anyhow::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).with_context(failed),
         _ => {}
     }
-    let beside = path.with_extension("part");
-    std::fs::write(&beside, "").with_context(failed)?;
-    std::fs::remove_file(&beside).with_context(failed)
+    beside::try_write(path).with_context(failed)
 }
 
-/// Written beside and renamed, so that whoever waits for the file never reads half of it.
 fn announce(path: &Path, addresses: &Addresses) -> anyhow::Result<()> {
     let failed = || format!("cannot write the addresses to {}", path.display());
-    let beside = path.with_extension("part");
-    std::fs::write(&beside, serde_json::to_string(addresses)?).with_context(failed)?;
-    std::fs::rename(&beside, path).with_context(failed)
+    beside::write(path, &serde_json::to_string(addresses)?).with_context(failed)
 }
 
 fn gateway_config(config: &Server) -> GatewayConfig {

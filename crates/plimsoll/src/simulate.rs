@@ -7,7 +7,7 @@ pub use args::Simulate;
 use crate::offered::is_factor;
 use crate::profile::{self, Profile};
 use crate::progress::TerminalProgress;
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{anyhow, ensure};
 use plimsoll_load::arrivals::Extent;
 use plimsoll_load::workload::{Class as Share, Source, Workload};
 use plimsoll_model::engine::{BLOCK_TOKENS, Shape};
@@ -15,9 +15,6 @@ use plimsoll_runtime::{LaneConfig, Parking, Promise};
 use plimsoll_sched::{Asked, Class, CostModel, Measured};
 use plimsoll_simulate::report::promised;
 use plimsoll_simulate::{Drawn, Fleet, Report, Request, Spec, Spread, Summary, search};
-use std::fs::File;
-use std::io::Write;
-use std::path::Path;
 use std::time::Duration;
 
 /// Requests of a run when nobody says.
@@ -34,12 +31,7 @@ pub fn run(command: &Simulate) -> anyhow::Result<()> {
     let promise = command.slo.as_ref().map_or(Ok(Promise::default()), |slo| slo.check())?;
     let spec = spec(command, &profile, promise, &measured)?;
     let (requests, span) = requests(command)?;
-    // Before the run: nobody wants to learn afterwards that the folder is not there.
-    let create =
-        |path: &Path| File::create(path).with_context(|| format!("{} cannot be written", path.display()));
-    let json = command.json.as_deref().map(create).transpose()?;
-    let html = command.html.as_deref().map(create).transpose()?;
-
+    let files = command.report.create()?;
     let spread = command.spread.into();
     let mut report = report(command, &profile, &spec, (&requests, span));
     let bar = TerminalProgress::default();
@@ -58,13 +50,7 @@ pub fn run(command: &Simulate) -> anyhow::Result<()> {
         replicas.dedup();
         report.runs = replicas.into_iter().map(one).collect::<anyhow::Result<_>>()?;
     }
-    if let Some(mut file) = json {
-        serde_json::to_writer_pretty(&mut file, &report).context("--json: the report cannot be written")?;
-    }
-    if let Some(mut file) = html {
-        file.write_all(report.html().as_bytes()).context("--html: the report cannot be written")?;
-    }
-    Ok(write!(std::io::stdout(), "{report}")?)
+    files.write(&report, || report.html())
 }
 
 /// A replica as `serve` would make one of the profile's sizes.

@@ -18,9 +18,6 @@ use plimsoll_load::sweep::SweepOptions;
 use plimsoll_load::target::Target;
 use plimsoll_load::workload::{Sessions, Source, Workload};
 use plimsoll_load::{BenchOptions, Client, ClientOptions, HeaderName, HeaderValue, Report, Stop};
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
 use std::pin::pin;
 
 /// Requests of a run when nobody says.
@@ -34,29 +31,12 @@ const SWEEP_START: f64 = 1.0;
 pub fn run(command: &BenchServe) -> anyhow::Result<()> {
     let client = client_options(command)?;
     let bench = bench_options(command)?;
-    // Before the run: nobody wants to learn after an hour that the folder is not there.
-    let json = command.json.as_deref().map(create).transpose()?;
-    let html = command.html.as_deref().map(create).transpose()?;
+    let files = command.report.create()?;
     // One thread: the machine may be the server's as well.
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (report, ended) = tokio.block_on(measure(client, &bench))?;
-    // Each in any case: one place without room must not lose the figures.
-    let printed = write!(std::io::stdout(), "{report}").map_err(Into::into);
-    let results = [
-        json.map_or(Ok(()), |file| write_json(file, &report)).context("--json: the report cannot be written"),
-        html.map_or(Ok(()), |mut file| file.write_all(report.html().as_bytes()))
-            .context("--html: the report cannot be written"),
-        printed,
-        ended,
-    ];
-    results.into_iter().collect()
-}
-
-fn write_json(file: File, report: &Report) -> std::io::Result<()> {
-    // A record is some dozens of small writes.
-    let mut file = BufWriter::new(file);
-    serde_json::to_writer(&mut file, report)?;
-    file.flush()
+    let written = files.write(&report, || report.html());
+    written.and(ended)
 }
 
 /// What was measured, and why no more than that: an hour's results must outlive a signal and a server that is gone.
@@ -94,10 +74,6 @@ fn told(stop: &Stop) -> &'static str {
     } else {
         "sends nothing more and waits for the answers under way; a second signal gives them up"
     }
-}
-
-fn create(path: &Path) -> anyhow::Result<File> {
-    File::create(path).with_context(|| format!("{} cannot be written", path.display()))
 }
 
 fn client_options(command: &BenchServe) -> anyhow::Result<ClientOptions> {

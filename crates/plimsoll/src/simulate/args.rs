@@ -4,6 +4,7 @@ use crate::bench::serve::words::{Mix, Process};
 use crate::config::slo::Slo;
 use crate::config::units::Period;
 use crate::offered::TraceArgs;
+use crate::report_files::ReportArgs;
 use clap::{Args, ValueEnum};
 use plimsoll_load::lengths::Lengths;
 use std::path::PathBuf;
@@ -41,12 +42,8 @@ pub struct Simulate {
     /// Decides arrivals, lengths, classes and how long steps take
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Write the results to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a report with charts to this file; one HTML page that needs nothing else
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub report: ReportArgs,
 }
 
 /// What is offered; as in `bench serve`.

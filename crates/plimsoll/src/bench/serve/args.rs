@@ -3,9 +3,9 @@
 use super::words::{Bounds, Mix, Process};
 use crate::config::units::Period;
 use crate::offered::TraceArgs;
+use crate::report_files::ReportArgs;
 use clap::{Args, ValueEnum};
 use plimsoll_load::lengths::Lengths;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// What `bench serve` is told.
@@ -36,12 +36,8 @@ pub struct BenchServe {
     pub promise: Promise,
     #[command(flatten)]
     pub run: RunArgs,
-    /// Write all results, every request among them, to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a report with charts to this file; one HTML page that needs nothing else
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub report: ReportArgs,
 }
 
 /// When requests come.
