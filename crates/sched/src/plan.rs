@@ -174,8 +174,8 @@ pub struct Plan {
     pub expired: Vec<SeqId>,
     /// How long the step should take.
     pub predicted: Duration,
-    /// When the first of the step's sequences must have its next token to keep what it was promised, if any was promised one:
-    /// by this, models that share cores take turns.
+    /// When the first of the step's sequences must have its next token to keep what it was promised, if any can still keep it: by
+    /// this, models that share cores take turns.
     pub due: Option<Duration>,
     /// When to plan again though nothing happens: somebody's time is up then.
     pub wake: Option<Duration>,

@@ -135,6 +135,22 @@ fn a_step_is_due_when_the_first_of_its_promises_is() {
 }
 
 #[test]
+fn a_first_token_that_is_late_already_is_due_no_more() {
+    let ms = Duration::from_millis;
+    // A prompt of several steps.
+    let Event::Arrived(long) = arrived(0, 150, 200) else { unreachable!() };
+    for (first, due) in [(50, None), (60, None), (61, Some(ms(61)))] {
+        let mut planner = planner(4, 64, ms(50));
+        let mut plan = Plan::default();
+        let deadlines = Deadlines { first: Some(ms(first)), itl: Some(ms(60)), ..Deadlines::default() };
+        planner.step(Duration::ZERO, [Event::Arrived(Arrival { deadlines, ..long.clone() })], &mut plan);
+        assert_eq!(plan.due, Some(ms(first)));
+        planner.step(ms(60), [DONE], &mut plan);
+        assert_eq!((plan.spans.len(), plan.due), (1, due), "it goes on: {plan:?}");
+    }
+}
+
+#[test]
 fn whose_time_is_up_is_ended_and_its_blocks_are_free() {
     let ms = Duration::from_millis;
     let mut planner = planner(1, 64, ms(50));

@@ -181,7 +181,7 @@ impl Planner {
         self.in_step.extend_from_slice(&plan.spans);
         self.predicted = if plan.spans.is_empty() { Duration::ZERO } else { self.cost.predict(self.load) };
         plan.predicted = self.predicted;
-        let planned = plan.spans.iter().filter_map(|span| self.sequences[self.find(span.seq)?].due());
+        let planned = plan.spans.iter().filter_map(|span| self.sequences[self.find(span.seq)?].due(now));
         plan.due = planned.min();
         plan.wake = if plan.spans.is_empty() { self.next_expiry() } else { None };
         self.publish(now);

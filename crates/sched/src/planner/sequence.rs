@@ -150,11 +150,12 @@ impl Sequence {
         self.first_at.map(|at| at + self.away)
     }
 
-    /// When it must have its next token, if it was promised any: the first, the next by the mean gap so far, or the last.
-    pub(super) fn due(&self) -> Option<Duration> {
+    /// When it must have its next token, if it was promised any: the first, the next by the mean gap so far, or the last. What
+    /// is lost at `now` is due no more; a gap never is, which later ones make good.
+    pub(super) fn due(&self, now: Duration) -> Option<Duration> {
         let Deadlines { first, itl, last, .. } = self.deadlines;
         let next = match self.gaps_since() {
-            None => first,
+            None => first.filter(|&first| first > now && !self.is_continuation),
             Some(since) => itl.map(|itl| since + itl * u32::try_from(self.generated()).unwrap_or(u32::MAX)),
         };
         next.into_iter().chain(last).min()
