@@ -144,7 +144,7 @@ pub struct Tune {
     /// Where the profile goes [default: a place of its own in the cache, where `serve` looks for it]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// About how long to measure; a small model needs less
+    /// About how long to measure, but never less than a fit takes; a small model needs less
     #[arg(long, value_name = "DURATION", default_value = "45s")]
     pub time: Period,
     #[command(flatten)]

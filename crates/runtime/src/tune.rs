@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub struct Scan {
     /// Most sequences that decode side by side.
     pub max_seqs: usize,
-    /// After this much time no further shape is begun; the deep and the large ones come last.
+    /// After this much time no further shape is begun, once there are enough for a fit; the deep and the large ones come last.
     pub time: Duration,
 }
 
@@ -40,7 +40,7 @@ pub struct Tuned {
     pub skipped: usize,
 }
 
-/// The smallest batch of decodes above which doublings bring less than [`GROWTH`] more tokens per second each, at a depth of
+/// The smallest batch of decodes above which none brings [`GROWTH`] more tokens per second for each doubling, at a depth of
 /// [`KNEE_DEPTH`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Knee {
@@ -59,7 +59,7 @@ pub const KNEE_DEPTH: usize = 128;
 
 /// Runs of one shape: at least, and at most.
 const RUNS: (usize, usize) = (5, 60);
-/// Time for one shape; at least the fewest runs are done.
+/// Time for one shape at most; at least the fewest runs are done.
 const EACH: Duration = Duration::from_millis(450);
 
 /// Measures `engine`, which nobody else uses. `progress` hears how many shapes are done, and of how many.
@@ -75,21 +75,22 @@ pub fn tune(
     let shapes = shapes(engine.shape(), scan.max_seqs);
     let (mut samples, mut timed) = (Vec::new(), Vec::new());
     let (mut filled, mut chooser) = ((0, 0), Chooser::new(engine));
+    let each = EACH.min(scan.time / shapes.len().max(1) as u32);
     for (i, &probe) in shapes.iter().enumerate() {
         progress(i, shapes.len());
-        if begun.elapsed() > scan.time {
+        if begun.elapsed() > scan.time && is_enough(&timed) {
             break;
         }
         fill(engine, probe, &mut filled)?;
-        let mut runs = time(engine, probe, &mut chooser)?;
+        let mut runs = time(engine, (probe, each), &mut chooser)?;
         samples.extend(runs.iter().map(|took| (probe.load(), *took)));
         runs.sort_unstable();
         timed.push(Timed { probe, took: runs[runs.len() / 2] });
     }
     progress(timed.len(), shapes.len());
-    let measured =
-        Measured::fit(&even(&samples)).ok_or("too little was measured for a fit; allow more time")?;
-    let knee = knee(&timed).ok_or("no batch was measured; allow more time")?;
+    let measured = Measured::fit(&even(&samples))
+        .ok_or("too few shapes of steps fit its context and its KV cache for a fit")?;
+    let knee = knee(&timed).ok_or("no batch of decodes fits its context and its KV cache")?;
     let skipped = shapes.len() - timed.len();
     Ok(Tuned { measured, timed, knee, skipped })
 }
@@ -129,6 +130,13 @@ fn shapes(shape: &Shape, max_seqs: usize) -> Vec<Probe> {
     all
 }
 
+/// Whether what a decode costs can be told from what a step costs, and from what a prompt does: two batches, and the prompts of
+/// one block that come before.
+fn is_enough(timed: &[Timed]) -> bool {
+    let batches = timed.iter().filter(|timed| timed.probe.prefill == 0);
+    batches.count() >= 2 && timed.len() >= 4
+}
+
 /// Computes the tokens that the sequences of `probe` hold before, once for the first of them, and copies the blocks to the
 /// others: memory that was never written to would be read faster than any sequence's. `filled`: the blocks of each sequence,
 /// and of how many, that were filled last.
@@ -154,12 +162,17 @@ fn fill(engine: &mut dyn Engine, probe: Probe, filled: &mut (usize, usize)) -> R
     Ok(())
 }
 
-fn time(engine: &mut dyn Engine, probe: Probe, chooser: &mut Chooser) -> Result<Vec<Duration>, String> {
+/// The runs of a shape, in about so much time.
+fn time(
+    engine: &mut dyn Engine,
+    (probe, each): (Probe, Duration),
+    chooser: &mut Chooser,
+) -> Result<Vec<Duration>, String> {
     // The first run touches memory and wakes threads; the others are like any.
     probe.run(engine, chooser)?;
     let begun = Instant::now();
     let mut runs = Vec::new();
-    while runs.len() < RUNS.0 || (begun.elapsed() < EACH && runs.len() < RUNS.1) {
+    while runs.len() < RUNS.0 || (begun.elapsed() < each && runs.len() < RUNS.1) {
         let started = Instant::now();
         probe.run(engine, chooser)?;
         runs.push(started.elapsed());
@@ -189,10 +202,15 @@ fn knee(timed: &[Timed]) -> Option<Knee> {
     let growth = |a: (usize, f64), b: (usize, f64)| {
         (b.1 / a.1).powf(std::f64::consts::LN_2 / (b.0 as f64 / a.0 as f64).ln()) - 1.0
     };
-    // The last growth counts, not the first step that brings little: two sequences may be no faster than one, and eight be.
-    let grown =
-        rates.windows(2).rposition(|pair| growth(pair[0], pair[1]) >= GROWTH).map_or(0, |pair| pair + 1);
-    let &(batch, tokens_per_second) = rates.get(grown)?;
+    let (mut grown, mut best) = (0, *rates.first()?);
+    // Any later growth counts, not the first step that brings little: two sequences may be no faster than one, and eight be. It is
+    // growth over the best so far: what one slow measurement lost is not won by the next.
+    for (i, &rate) in rates.iter().enumerate().skip(1) {
+        if growth(best, rate) >= GROWTH {
+            (grown, best) = (i, rate);
+        }
+    }
+    let (batch, tokens_per_second) = best;
     Some(Knee { batch, tokens_per_second, is_reached: grown + 1 < rates.len() })
 }
 
@@ -218,9 +236,23 @@ mod tests {
         assert_eq!(knee(&[(1, 10.0), (2, 10.5), (4, 11.1)]), Some((4, false)));
         // 400, 400, 645, 889 tokens a second.
         assert_eq!(knee(&[(1, 2.5), (2, 5.0), (4, 6.2), (8, 9.0)]), Some((8, false)));
+        // 100, 190, 100, 120 tokens a second.
+        assert_eq!(knee(&[(1, 10.0), (2, 10.53), (4, 40.0), (8, 66.7)]), Some((2, true)));
         // Half again as many, and 6 % more: a doubling would bring 10.5 %.
         assert_eq!(knee(&[(4, 10.0), (6, 14.15)]), Some((6, false)));
         assert_eq!(knee(&[]), None);
+    }
+
+    #[test]
+    fn without_time_there_is_enough_for_a_fit() {
+        let mut engine = ScriptedEngine::new(Script::new(97, 2048, 0..97));
+        let scan = Scan { max_seqs: 16, time: Duration::ZERO };
+        let Tuned { measured, timed, knee, skipped } = tune(&mut engine, &scan, &mut |_, _| ()).unwrap();
+        assert!(measured.is_sound(), "{measured:?}");
+        assert!(
+            knee.batch <= 2 && timed.len() <= 12 && skipped > timed.len(),
+            "{knee:?}, {skipped} skipped: {timed:?}"
+        );
     }
 
     #[test]
