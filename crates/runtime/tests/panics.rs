@@ -80,12 +80,12 @@ async fn a_lane_that_fails_between_steps_loses_what_it_has_and_goes_on() {
     gate.open();
     let before = bench.run(request("the same beginning of some blocks, twice", 20)).await.unwrap();
     gate.close();
-    let mut lost = Vec::new();
-    for prompt in ["one", "two", "poison #", "waits for a place"] {
+    // The first of them alone; the others are in the mailbox, and the lane has them all when it fails.
+    let mut lost = vec![bench.start(request("one", 200)).await.unwrap()];
+    gate.wait_until_blocked();
+    for prompt in ["two", "poison #", "waits for a place"] {
         lost.push(bench.start(request(prompt, 200)).await.unwrap());
     }
-    // The first of them alone; the others are in the mailbox.
-    gate.wait_until_blocked();
     gate.open();
     for lost in lost {
         let failed = read(lost).await.failed.unwrap();
