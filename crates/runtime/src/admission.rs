@@ -1,8 +1,9 @@
 //! What a request has of the gate.
 
 use crate::bell::Bell;
-use plimsoll_sched::{Expected, Refusal, Ticket};
+use plimsoll_sched::{Ask, Expected, Gate, Refusal, Ticket};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A place behind the gate. When it is given back the lane is told, which may be waiting for the last one.
 pub(crate) struct Admission {
@@ -31,6 +32,11 @@ impl Admission {
     /// When its first token was predicted for.
     pub(crate) fn expected(&self) -> Option<Expected> {
         self.ticket.as_ref().and_then(Ticket::expected)
+    }
+
+    /// Decides anew by what was counted, whether it was let in or only held.
+    pub(crate) fn decide_again(&mut self, gate: &Gate, now: Duration, ask: &Ask) -> Result<(), Refusal> {
+        self.ticket.as_mut().map_or(Ok(()), |ticket| gate.decide_again(now, ask, ticket))
     }
 
     /// Replaces the estimated tokens by the counted ones: all, and those of the prompt.

@@ -38,8 +38,8 @@ pub(crate) struct Served {
     pub(crate) cutters: Stagers,
 }
 
-/// Tokens that a template may add to a prompt of twice the guessed tokens before it is predicted for anew: it was let in for
-/// much less than it is.
+/// Tokens more than guessed, besides an eighth, from which on a prompt is predicted for anew: it was let in for less than it is.
+/// Templates add some; what that does to predictions is learned with their errors.
 const TEMPLATE: usize = 64;
 
 /// How places are taken at the gate.
@@ -96,12 +96,13 @@ impl Served {
         };
         let request = Arc::new(request);
         let prompt = self.tokenize(&request).await?;
-        is_let_in &= prompt.len() <= 2 * guess + TEMPLATE;
+        is_let_in &= prompt.len() <= guess + guess / 8 + TEMPLATE;
         if !is_let_in {
             // Of what does not fit it is not said that it would be late: no time would be enough.
             self.max_len(&request, prompt.len())?;
-            drop(admission);
-            admission = self.reserve(&request, &visit, prompt.len())?;
+            let (shared, ask) = (&self.lane.shared, self.ask(&request, &visit, prompt.len()));
+            let decided = admission.decide_again(&shared.gate, shared.now(), &ask);
+            decided.map_err(|refusal| self.refused(refusal, &request))?;
         }
         self.submit(&request, prompt, admission, (&visit, entered))
     }

@@ -84,6 +84,11 @@ impl Tenants {
         }
     }
 
+    /// How many sequences a tenant has in flight.
+    pub(crate) fn has(&self, tenant: u32) -> u32 {
+        self.get(tenant).sequences.load(Acquire)
+    }
+
     pub(crate) fn leave(&self, tenant: u32, sequences: u32) {
         let before = self.get(tenant).sequences.fetch_sub(sequences, AcqRel);
         debug_assert!(before >= sequences, "more of a tenant's left than came");

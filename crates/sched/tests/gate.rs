@@ -197,3 +197,55 @@ fn who_would_be_in_time_alone_is_not_refused_for_good() {
         assert!(is_never || matches!(refused, Refusal::Late { .. }), "{ttft} ms: {refused:?}");
     }
 }
+
+/// A lane that prefills a token per millisecond, for requests that must begin within 150 ms and were let in as ten tokens.
+#[test]
+fn who_turns_out_to_be_more_is_decided_about_again() {
+    let rates = Rates { base: 2e-3, prefill: 1e-3, decode: 1e-3, kv: 0.0 };
+    let ask = |prompt: u64| Ask {
+        sequences: 1,
+        tokens: prompt + 10,
+        prompt,
+        max_tokens: Some(10),
+        terms: Terms { ttft: Some(Duration::from_millis(150)), ..Terms::default() },
+        arrived: Duration::ZERO,
+        tenant: 0,
+    };
+    for (beside, counted, refused) in [
+        (None, 90, None),
+        (None, 200, Some("never")),
+        (Some(60), 40, None),
+        (Some(60), 90, Some("late")),
+        (Some(60), 200, Some("never")),
+        (Some(60), 2000, Some("tokens")),
+    ] {
+        for held in [false, true] {
+            let snapshot = Arc::new(Snapshot::default());
+            snapshot.set_view(&View { rates, best: rates, output: [1.0; 2], ..View::default() });
+            let bounds = Bounds { sequences: 100, tokens: 1000, per_tenant: u32::MAX };
+            let gate = Gate::new(Door { bounds, places: 16, tenants: 1 }, snapshot);
+            let other = beside.map(|prompt| gate.try_admit(Duration::ZERO, &ask(prompt)).unwrap());
+            let take = if held { Gate::try_hold } else { Gate::try_admit };
+            let mut ticket = take(&gate, Duration::ZERO, &ask(10)).unwrap();
+            let decided = gate.decide_again(Duration::ZERO, &ask(counted), &mut ticket);
+            let seen = match decided {
+                Ok(()) => None,
+                Err(Refusal::Never) => Some("never"),
+                Err(Refusal::Late { .. }) => Some("late"),
+                Err(Refusal::TooLarge) => Some("tokens"),
+                Err(other) => panic!("{other:?}"),
+            };
+            assert_eq!(seen, refused, "{counted} tokens beside {beside:?}, held: {held}");
+            let others = (u32::from(other.is_some()), beside.unwrap_or_default());
+            if refused.is_none() {
+                assert_eq!(gate.coming(), (others.0 + 1, others.1 + counted));
+                assert!(ticket.expected().is_some());
+            }
+            assert_eq!(gate.in_flight().0, others.0 + 1, "the place is kept until it is given back");
+            drop(ticket);
+            assert_eq!(gate.coming(), others);
+            drop(other);
+            assert_eq!((gate.in_flight(), gate.coming()), ((0, 0), (0, 0)));
+        }
+    }
+}

@@ -90,11 +90,13 @@ fn timed() -> Gate {
     Gate::new(Door { bounds, places: 4, tenants: 1 }, snapshot)
 }
 
-fn knock(gate: &Gate) -> Result<Ticket, Refusal> {
+fn ask(prompt: u64) -> Ask {
     let terms = Terms { ttft: Some(Duration::from_millis(150)), ..Terms::default() };
-    let arrived = Duration::ZERO;
-    let ask = Ask { sequences: 1, tokens: 100, prompt: 100, max_tokens: None, terms, arrived, tenant: 0 };
-    gate.try_admit(Duration::ZERO, &ask)
+    Ask { sequences: 1, tokens: prompt, prompt, max_tokens: None, terms, arrived: Duration::ZERO, tenant: 0 }
+}
+
+fn knock(gate: &Gate) -> Result<Ticket, Refusal> {
+    gate.try_admit(Duration::ZERO, &ask(100))
 }
 
 #[test]
@@ -109,6 +111,25 @@ fn two_at_once_do_not_both_take_the_time_that_one_has() {
         drop((here, there));
         assert_eq!((gate.in_flight(), gate.coming()), ((0, 0), (0, 0)));
         assert!(knock(&gate).is_ok(), "it opens again");
+    });
+}
+
+/// As [`two_at_once_do_not_both_take_the_time_that_one_has`], when both were let in for little.
+#[test]
+fn two_who_turn_out_to_be_more_do_not_both_stay() {
+    let decide = |gate: &Gate, mut ticket: Ticket| {
+        gate.decide_again(Duration::ZERO, &ask(100), &mut ticket).is_ok().then_some(ticket)
+    };
+    loom::model(move || {
+        let gate = timed();
+        let [here, there] = [(); 2].map(|()| gate.try_admit(Duration::ZERO, &ask(1)).unwrap());
+        let other = gate.clone();
+        let thread = thread::spawn(move || decide(&other, there));
+        let here = decide(&gate, here);
+        let there = thread.join().unwrap();
+        assert!(here.is_none() || there.is_none(), "both stayed");
+        drop((here, there));
+        assert_eq!((gate.in_flight(), gate.coming()), ((0, 0), (0, 0)));
     });
 }
 

@@ -1,7 +1,7 @@
 //! Whether there is time for somebody who has a place.
 
 use super::ticket::Ticket;
-use super::{Ask, Refusal, Shared, pack, unpack};
+use super::{Ask, Refusal, Shared, TOKENS, pack, unpack};
 use crate::predict::{Forecast, Newcomer, forecast, idle};
 use crate::promise::{Class, Expected, Terms};
 use crate::view::View;
@@ -27,17 +27,28 @@ pub(super) struct Visit<'a> {
     pub(super) is_over: bool,
 }
 
+impl<'a> Visit<'a> {
+    /// Of somebody who has a place, among `in_flight` sequences. `tenant`: how many of these are its tenant's, and how many
+    /// tenants ask.
+    pub(super) fn new(ask: &'a Ask, now: Duration, tenant: (u32, u32), in_flight: u32) -> Self {
+        let (own, crowd) = tenant;
+        let is_over = crowd > 1 && u64::from(own) * u64::from(crowd) > u64::from(in_flight);
+        Self { ask, now: now.as_secs_f64(), is_alone: in_flight <= ask.sequences, is_over }
+    }
+}
+
 impl Shared {
-    /// Decides by prediction, and counts the newcomer among those who are coming.
+    /// Decides by prediction, and counts the newcomer among those who are coming, instead of what it counted for before.
     pub(super) fn let_in(&self, visit: &Visit<'_>, ticket: &mut Ticket) -> Result<(), Refusal> {
         let view = self.snapshot.view();
         let ask = visit.ask;
         let own = &self.coming[ask.terms.class.index()];
         let mut word = own.load(Acquire);
         loop {
-            let expected = self.judge(visit, &view, word)?;
-            let coming = pack(ask.sequences, ask.prompt);
-            match own.compare_exchange_weak(word, word + coming, AcqRel, Acquire) {
+            let others = word - ticket.coming;
+            let expected = self.judge(visit, &view, others)?;
+            let coming = pack(ask.sequences, ask.prompt.min(TOKENS));
+            match own.compare_exchange_weak(word, others + coming, AcqRel, Acquire) {
                 Ok(_) => {
                     (ticket.coming, ticket.expected) = (coming, Some(expected));
                     return Ok(());

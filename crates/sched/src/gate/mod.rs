@@ -206,8 +206,21 @@ impl Gate {
                 return Err(refusal);
             }
         };
-        let is_over = crowd > 1 && u64::from(own) * u64::from(crowd) > u64::from(before + ask.sequences);
-        Ok((ticket, Visit { ask, now: now.as_secs_f64(), is_alone: before == 0, is_over }))
+        let visit = Visit::new(ask, now, (own, crowd), before + ask.sequences);
+        Ok((ticket, visit))
+    }
+
+    /// Decides anew about somebody who has a place, held or let in by an estimate, now that `ask` has been counted: reserves what it
+    /// needs and predicts with that. It keeps its place meanwhile, and so does nobody else lose one to it.
+    ///
+    /// # Errors
+    /// Why it is not to stay. The place is kept until the ticket is dropped.
+    pub fn decide_again(&self, now: Duration, ask: &Ask, ticket: &mut Ticket) -> Result<(), Refusal> {
+        let shared = &self.shared;
+        ticket.correct(ask.tokens, ask.prompt)?;
+        let tenant = (shared.tenants.has(ask.tenant), shared.tenants.saw(ask.tenant, now));
+        let (in_flight, _) = unpack(shared.word.load(Acquire));
+        shared.let_in(&Visit::new(ask, now, tenant, in_flight), ticket)
     }
 
     /// From now on `tenant` may have so many sequences in flight, instead of [`Bounds::per_tenant`].
