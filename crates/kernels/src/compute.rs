@@ -22,13 +22,13 @@ pub struct Compute {
 pub struct Prefetch {
     /// The next panels of weights, where many rows leave the time for it. On by default.
     pub panels: bool,
-    /// The next block of the KV cache. Measured to cost more than it brings: off by default.
+    /// The next blocks of the KV cache, where few rows leave the time for it. On by default.
     pub kv: bool,
 }
 
 impl Default for Prefetch {
     fn default() -> Self {
-        Self { panels: true, kv: false }
+        Self { panels: true, kv: true }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Tiles over float weights.
 
 use crate::activations::View;
+use crate::ahead::Ahead;
+use crate::matrix::BLOCK;
 use crate::simd::{LANES, Simd};
 use crate::tile::{Panel, put};
 
@@ -52,10 +54,13 @@ impl<E: Element> Panel for Floats<E> {
         s: S,
         x: &View,
         row: usize,
-        out: &mut [f32],
+        (ahead, out): (&mut Ahead, &mut [f32]),
     ) {
         let mut sums = [[s.splat(0.0); P]; R];
         for k in 0..x.width {
+            if k.is_multiple_of(BLOCK) {
+                ahead.ask(s);
+            }
             // SAFETY: rows and panels are readable by the caller's word, and `k` is inside them.
             unsafe {
                 let mut w = [s.splat(0.0); P];

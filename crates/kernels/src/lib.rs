@@ -17,6 +17,7 @@
 )]
 
 pub mod activations;
+mod ahead;
 pub mod attention;
 mod compute;
 pub mod embed;

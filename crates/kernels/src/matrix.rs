@@ -160,6 +160,11 @@ impl Matrix {
         self.scales.as_ptr().cast()
     }
 
+    /// Where the weights and the scales begin, and how many bytes of each a panel has.
+    pub(crate) fn panel_runs(&self) -> [(usize, usize); 2] {
+        [&self.weights, &self.scales].map(|bytes| (bytes.as_ptr() as usize, bytes.len() / self.panels()))
+    }
+
     pub(crate) fn panels(&self) -> usize {
         self.outputs.div_ceil(LANES)
     }

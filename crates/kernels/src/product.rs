@@ -3,6 +3,7 @@
 
 use crate::Compute;
 use crate::activations::{Activations, View, Writer};
+use crate::ahead::Ahead;
 use crate::floats::{Brain, Floats, Half, Single};
 use crate::isa::Kernel;
 use crate::matrix::{BLOCK, Matrix, Packed, Q8_BLOCK_BYTES, nibbles_bytes};
@@ -20,6 +21,9 @@ const GATED_AT_ONCE: usize = 96;
 
 /// f32 of scratch for them.
 pub(crate) const GATED_SCRATCH: usize = 2 * MAX_GATED_ROWS * BLOCK;
+
+/// Rows up to which weights are waited for, not computed on: asking early only gets in the loads' way.
+const FEW_ROWS: usize = 2;
 
 /// Chunks for each thread at most: enough that none waits long for another's last one.
 const CHUNKS_PER_THREAD: usize = 8;
@@ -68,7 +72,7 @@ impl Compute {
                 Target { out: Shared::new(product.out), stride, column: 0, columns: 0, add: product.add };
             (first..units, product.weights, target)
         });
-        let ahead = self.prefetch.panels;
+        let ahead = self.prefetch.panels && rows > FEW_ROWS;
         let (view, chunks) = (x.view(), self.chunks(units, bytes, rows));
         self.by_chunks(chunks, |isa, chunk, _| {
             let mine = chunk * units / chunks..(chunk + 1) * units / chunks;
@@ -76,7 +80,14 @@ impl Compute {
                 let part = mine.start.max(range.start)..mine.end.min(range.end);
                 if !part.is_empty() {
                     let units = part.start - range.start..part.end - range.start;
-                    isa.run(Multiply { x: view, rows, weights, units, ahead, target: *target });
+                    isa.run(Multiply {
+                        x: view,
+                        rows,
+                        weights,
+                        units,
+                        ahead: Ahead::new(ahead),
+                        target: *target,
+                    });
                 }
             }
         });
@@ -100,11 +111,12 @@ impl Compute {
         assert!(rows <= out.capacity(), "{rows} rows of {}", out.capacity());
         assert!(out.width().is_multiple_of(BLOCK), "{} columns in blocks of {BLOCK}", out.width());
         let units = out.width() / BLOCK;
-        let ahead = self.prefetch.panels;
+        let ahead = self.prefetch.panels && rows > FEW_ROWS;
         let chunks = self.chunks(units, gate.bytes() + up.bytes(), rows);
         let (view, to) = (x.view(), out.writer());
         self.by_chunks(chunks, |isa, chunk, scratch| {
             let units = chunk * units / chunks..(chunk + 1) * units / chunks;
+            let ahead = Ahead::new(ahead);
             isa.run(Gated { x: view, rows, weights: [gate, up], units, ahead, activation, to, scratch });
         });
     }
@@ -163,42 +175,43 @@ impl Target<'_> {
 unsafe fn unit<S: Simd>(
     s: S,
     (x, rows): (&View, usize),
-    (weights, unit, ahead): (&Matrix, usize, bool),
+    (weights, unit, ahead): (&Matrix, usize, &mut Ahead),
     target: Target<'_>,
 ) {
     let (first, blocks, inputs) = (unit * MAX_PANELS, weights.blocks(), weights.inputs());
     let panels = (weights.panels() - first).min(MAX_PANELS);
+    ahead.begin(weights, first, rows.div_ceil(most_rows::<S>(panels)) * inputs.div_ceil(BLOCK));
     let (start, stride, x) = (weights.weights.as_ptr(), LANES * inputs, (x, rows));
     // SAFETY: panel `first` and `panels - 1` after it lie inside the buffers of `weights`; the rest by the caller's word.
     unsafe {
         match weights.packed() {
             Packed::Q4 => {
                 let stride = nibbles_bytes(true, blocks);
-                let nibbles = Nibbles::<true> { weights: start.add(first * stride), stride, ahead };
-                tiles(s, x, (nibbles, panels), target);
+                let nibbles = Nibbles::<true> { weights: start.add(first * stride), stride };
+                tiles(s, x, (nibbles, panels, ahead), target);
             }
             Packed::Q4Centered => {
                 let stride = nibbles_bytes(false, blocks);
-                let nibbles = Nibbles::<false> { weights: start.add(first * stride), stride, ahead };
-                tiles(s, x, (nibbles, panels), target);
+                let nibbles = Nibbles::<false> { weights: start.add(first * stride), stride };
+                tiles(s, x, (nibbles, panels, ahead), target);
             }
             Packed::Q8 => {
                 let at = first * blocks;
                 let scales = weights.scales().add(at * LANES);
                 let bytes = Bytes { weights: start.add(at * Q8_BLOCK_BYTES), scales, blocks };
-                tiles(s, x, (bytes, panels), target);
+                tiles(s, x, (bytes, panels, ahead), target);
             }
             Packed::F32 => {
                 let floats = Floats { weights: Single(start.cast()), first: first * stride, stride };
-                tiles(s, x, (floats, panels), target);
+                tiles(s, x, (floats, panels, ahead), target);
             }
             Packed::F16 => {
                 let floats = Floats { weights: Half(start.cast()), first: first * stride, stride };
-                tiles(s, x, (floats, panels), target);
+                tiles(s, x, (floats, panels, ahead), target);
             }
             Packed::BF16 => {
                 let floats = Floats { weights: Brain(start.cast()), first: first * stride, stride };
-                tiles(s, x, (floats, panels), target);
+                tiles(s, x, (floats, panels, ahead), target);
             }
         }
     }
@@ -212,7 +225,7 @@ unsafe fn unit<S: Simd>(
 unsafe fn tiles<S: Simd, W: Panel>(
     s: S,
     (x, rows): (&View, usize),
-    (weights, panels): (W, usize),
+    (weights, panels, ahead): (W, usize, &mut Ahead),
     target: Target<'_>,
 ) {
     let count = rows.div_ceil(most_rows::<S>(panels));
@@ -221,7 +234,7 @@ unsafe fn tiles<S: Simd, W: Panel>(
         let (row, end) = (t * rows / count, (t + 1) * rows / count);
         // SAFETY: the caller's word; a tile has at least one row, and at most what the instruction set holds.
         unsafe {
-            tile(s, weights, x, (row, end - row), panels, &mut out);
+            tile(s, weights, x, (row, end - row), panels, (&mut *ahead, &mut out));
             target.put(row, end - row, &out);
         }
     }
@@ -233,19 +246,19 @@ struct Multiply<'a> {
     rows: usize,
     weights: &'a Matrix,
     units: Range<usize>,
-    ahead: bool,
+    ahead: Ahead,
     target: Target<'a>,
 }
 
 impl Kernel for Multiply<'_> {
     #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
+    fn run<S: Simd>(mut self, s: S) {
         for u in self.units {
             let column = u * MAX_COLUMNS;
             let columns = (self.weights.outputs() - column).min(MAX_COLUMNS);
             let target = Target { column, columns, ..self.target };
             // SAFETY: shapes were checked by `products`; the chunk's units are inside the matrix and its own.
-            unsafe { unit(s, (&self.x, self.rows), (self.weights, u, self.ahead), target) };
+            unsafe { unit(s, (&self.x, self.rows), (self.weights, u, &mut self.ahead), target) };
         }
     }
 }
@@ -256,7 +269,7 @@ struct Gated<'a> {
     rows: usize,
     weights: [&'a Matrix; 2],
     units: Range<usize>,
-    ahead: bool,
+    ahead: Ahead,
     activation: Activation,
     to: Writer<'a>,
     scratch: &'a mut [f32],
@@ -289,7 +302,7 @@ impl Gated<'_> {
                 let target = Target { out: raw, stride: 2 * BLOCK, column, columns: BLOCK, add: false };
                 // SAFETY: shapes were checked by `gated`; a block of 32 columns is a pair of panels; the scratch is this
                 // thread's.
-                unsafe { unit(s, (&x, rows.len()), (weights, block, self.ahead), target) };
+                unsafe { unit(s, (&x, rows.len()), (weights, block, &mut self.ahead), target) };
             }
         }
     }

@@ -1,12 +1,10 @@
 //! Tiles over quantized weights: integer products of 32 inputs at a time, scaled to f32.
 
 use crate::activations::View;
+use crate::ahead::Ahead;
 use crate::matrix::{BLOCK, Q8_BLOCK_BYTES, nibbles_at};
 use crate::simd::{LANES, Simd};
 use crate::tile::{Panel, put};
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// Quantized weights: what differs between their forms within a block of 32 inputs.
 pub(crate) trait Quantized: Copy {
@@ -51,10 +49,11 @@ impl<Q: Quantized> Panel for Q {
         s: S,
         x: &View,
         row: usize,
-        out: &mut [f32],
+        (ahead, out): (&mut Ahead, &mut [f32]),
     ) {
         let mut sums = [[s.splat(0.0); P]; R];
         for block in 0..x.blocks {
+            ahead.ask(s);
             // SAFETY: rows and panels are readable by the caller's word, and `block` is inside them.
             unsafe {
                 let (mut at, mut a) = ([0; R], [x.bytes; R]);
@@ -87,23 +86,6 @@ pub(crate) struct Nibbles<const WITH_MINIMUM: bool> {
     pub(crate) weights: *const u8,
     /// Bytes from one panel to the next.
     pub(crate) stride: usize,
-    /// Whether to ask for panels early.
-    pub(crate) ahead: bool,
-}
-
-impl<const WITH_MINIMUM: bool> Nibbles<WITH_MINIMUM> {
-    /// Asks for the same block of the panels after these: panels are too short for the hardware to see them coming.
-    #[inline(always)]
-    fn prefetch<S: Simd, const P: usize>(self, s: S, block: usize) {
-        let (scales, groups) = nibbles_at(WITH_MINIMUM, block);
-        for p in P..2 * P {
-            let panel = self.weights.wrapping_add(p * self.stride);
-            s.prefetch(panel.wrapping_add(scales));
-            for line in 0..4 {
-                s.prefetch(panel.wrapping_add(groups + line * LINE));
-            }
-        }
-    }
 }
 
 impl<const WITH_MINIMUM: bool> Quantized for Nibbles<WITH_MINIMUM> {
@@ -138,10 +120,6 @@ impl<const WITH_MINIMUM: bool> Quantized for Nibbles<WITH_MINIMUM> {
         a: [*const i8; R],
         sums: &mut [[S::I; P]; R],
     ) {
-        // With few rows the loads themselves run ahead far enough, and asking early only gets in their way.
-        if R > 2 && self.ahead {
-            self.prefetch::<S, P>(s, block);
-        }
         for group in 0..4 {
             // SAFETY: a block has four groups of 64 aligned bytes; a block of activations has 32 bytes.
             unsafe {

@@ -4,6 +4,7 @@
 //! rows beside it.
 
 use crate::activations::View;
+use crate::ahead::Ahead;
 use crate::simd::{LANES, Simd};
 
 /// Most rows of a tile.
@@ -32,7 +33,7 @@ pub(crate) trait Panel: Copy {
         s: S,
         x: &View,
         row: usize,
-        out: &mut [f32],
+        to: (&mut Ahead, &mut [f32]),
     );
 }
 
@@ -61,18 +62,18 @@ pub(crate) unsafe fn tile<S: Simd, W: Panel>(
     x: &View,
     (row, rows): (usize, usize),
     panels: usize,
-    out: &mut [f32; TILE],
+    (ahead, out): (&mut Ahead, &mut [f32; TILE]),
 ) {
     // SAFETY: the caller's word.
     unsafe {
         match rows {
-            1 => in_turn::<S, W, 1>(s, (weights, panels), x, row, out),
-            2 => in_turn::<S, W, 2>(s, (weights, panels), x, row, out),
-            3 if S::WIDE => in_turn::<S, W, 3>(s, (weights, panels), x, row, out),
-            3 => weights.tile::<S, 3, 2>(s, x, row, out),
-            4 if S::WIDE => in_turn::<S, W, 4>(s, (weights, panels), x, row, out),
-            5 if S::WIDE => weights.tile::<S, 5, 2>(s, x, row, out),
-            6 if S::WIDE => weights.tile::<S, 6, 2>(s, x, row, out),
+            1 => in_turn::<S, W, 1>(s, (weights, panels), x, row, (ahead, out)),
+            2 => in_turn::<S, W, 2>(s, (weights, panels), x, row, (ahead, out)),
+            3 if S::WIDE => in_turn::<S, W, 3>(s, (weights, panels), x, row, (ahead, out)),
+            3 => weights.tile::<S, 3, 2>(s, x, row, (ahead, out)),
+            4 if S::WIDE => in_turn::<S, W, 4>(s, (weights, panels), x, row, (ahead, out)),
+            5 if S::WIDE => weights.tile::<S, 5, 2>(s, x, row, (ahead, out)),
+            6 if S::WIDE => weights.tile::<S, 6, 2>(s, x, row, (ahead, out)),
             _ => unreachable!("{rows} rows in a tile"),
         }
     }
@@ -89,11 +90,11 @@ unsafe fn in_turn<S: Simd, W: Panel, const R: usize>(
     (mut weights, panels): (W, usize),
     x: &View,
     row: usize,
-    out: &mut [f32; TILE],
+    (ahead, out): (&mut Ahead, &mut [f32; TILE]),
 ) {
     for column in (0..panels * LANES).step_by(LANES) {
         // SAFETY: the caller's word.
-        unsafe { weights.tile::<S, R, 1>(s, x, row, &mut out[column..]) };
+        unsafe { weights.tile::<S, R, 1>(s, x, row, (&mut *ahead, &mut out[column..])) };
         weights = weights.next();
     }
 }

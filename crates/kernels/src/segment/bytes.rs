@@ -3,7 +3,7 @@
 //! Integer products are exact, so what is lost is what storing lost: the numbers that come to them, queries and exponentials, are
 //! cut into two bytes each (15 bits), whose products are added as `128 high + low`.
 
-use super::{MAX_ROWS, Piece, SCORES, SEGMENT, SEGMENT_BLOCKS, largest};
+use super::{LINE, MAX_ROWS, Piece, SCORES, SEGMENT, SEGMENT_BLOCKS, largest};
 use crate::matrix::BLOCK;
 use crate::rope::MAX_HEAD;
 use crate::simd::{LANES, Simd, exp};
@@ -144,7 +144,9 @@ impl Piece<'_> {
     ) {
         let dim = self.rows.head_dim;
         let base = self.index * SEGMENT_BLOCKS + block;
-        self.context.touch(s, base + 1);
+        let next: *const u8 = self.context.page_ahead(base + 1).cast();
+        // With many rows a page is computed on for longer than it takes to come.
+        let ahead = if self.context.ahead && R < 8 { self.context.lines().div_ceil(dim / 4) } else { 0 };
         let keys: *const u8 = self.context.page(base).cast();
         let key_scales = keys.wrapping_add(BytePage::new(dim).key_scales).cast::<f32>();
         let mut sums = [s.splat(0.0); R];
@@ -157,6 +159,9 @@ impl Piece<'_> {
             for at in (part * BLOCK..(part + 1) * BLOCK).step_by(4) {
                 // SAFETY: a page holds 64 bytes for each 4 numbers of its keys; queries were cut above.
                 unsafe {
+                    for line in 0..ahead {
+                        s.prefetch(next.wrapping_add((at / 4 * ahead + line) * LINE));
+                    }
                     let k = s.load_w(keys.add(at * BLOCK_TOKENS));
                     for r in 0..R {
                         let (h, l) = bytes.four(r, at);

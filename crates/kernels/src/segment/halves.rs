@@ -1,9 +1,17 @@
 //! Over keys and values in IEEE halves.
 
-use super::{Piece, SEGMENT, SEGMENT_BLOCKS, largest};
+use super::{LINE, MAX_ROWS, Piece, SCORES, SEGMENT, SEGMENT_BLOCKS, largest};
+use crate::rope::MAX_HEAD;
 use crate::simd::{LANES, Simd, exp};
 use crate::slab::BLOCK_TOKENS;
 use std::array::from_fn;
+use std::ops::Range;
+
+/// Numbers of a query that lie together when its rows are gathered.
+const PART: usize = 64;
+
+/// f32 of scratch: queries.
+pub(super) const ROOM: usize = MAX_ROWS * MAX_HEAD;
 
 impl Piece<'_> {
     /// As many of the next `rows` rows as fit the registers; returns how many.
@@ -33,6 +41,7 @@ impl Piece<'_> {
         let visible: [usize; R] = from_fn(|r| self.rows.visible(self.first + r, self.index * SEGMENT));
         let longest = visible.into_iter().max().unwrap_or(0);
         let blocks = longest.div_ceil(BLOCK_TOKENS);
+        self.gather::<S, R>(s);
         let mut b = 0;
         while b + B <= blocks {
             self.scores::<S, R, B>(s, b, &visible);
@@ -54,40 +63,81 @@ impl Piece<'_> {
         R
     }
 
+    /// Copies `R` queries to the room behind the scores, `[head_dim / 64][R][64]`: at distances that the compiler knows,
+    /// they take one register, not one each.
+    #[inline(always)]
+    fn gather<S: Simd, const R: usize>(&mut self, s: S) {
+        let dim = self.rows.head_dim;
+        let room = &mut self.scratch[SCORES..][..R * dim.next_multiple_of(PART)];
+        for (part, room) in room.chunks_exact_mut(R * PART).enumerate() {
+            for (r, room) in room.chunks_exact_mut(PART).enumerate() {
+                let from = self.rows.query(self.first + r);
+                for d in (part * PART..dim.min((part + 1) * PART)).step_by(LANES) {
+                    // SAFETY: a query has `head_dim` numbers, a multiple of 16; the room has 64.
+                    unsafe { s.store(room.as_mut_ptr().add(d % PART), s.load(from.add(d))) };
+                }
+            }
+        }
+    }
+
     /// Scores of `B` blocks; positions that a row does not see score -1e30.
     #[inline(always)]
     fn scores<S: Simd, const R: usize, const B: usize>(&mut self, s: S, block: usize, visible: &[usize; R]) {
         let dim = self.rows.head_dim;
         let base = self.index * SEGMENT_BLOCKS + block;
-        let keys: [*const u16; B] = from_fn(|b| self.context.page(base + b));
-        let queries: [*const f32; R] = from_fn(|r| self.rows.query(self.first + r));
-        for b in B..2 * B {
-            self.context.touch(s, base + b);
+        let (mut keys, mut next) = ([self.context.page(base); B], [self.context.page_ahead(base + B); B]);
+        for b in 1..B {
+            (keys[b], next[b]) = (self.context.page(base + b), self.context.page_ahead(base + B + b));
         }
+        // With many rows a page is computed on for longer than it takes to come.
+        let ahead = self.context.ahead && R < 8;
+        let queries = self.scratch[SCORES..][..R * dim.next_multiple_of(PART)].as_ptr();
         let mut sums = [[s.splat(0.0); B]; R];
         for d in 0..dim {
+            let query = d / PART * R * PART + d % PART;
             // SAFETY: a page has `dim` vectors of keys, a query `dim` numbers.
             unsafe {
                 let mut k = [s.splat(0.0); B];
                 for b in 0..B {
                     k[b] = s.load_f16(keys[b].add(d * BLOCK_TOKENS));
                 }
+                if ahead {
+                    // A page has as many cache lines as vectors of keys.
+                    for b in 0..B {
+                        s.prefetch(next[b].wrapping_add(d * LINE / 2).cast());
+                    }
+                }
                 for r in 0..R {
-                    let q = s.splat(*queries[r].add(d));
+                    let q = s.splat(*queries.add(query + r * PART));
                     for b in 0..B {
                         sums[r][b] = s.fma(q, k[b], sums[r][b]);
                     }
                 }
             }
         }
+        let place = block * BLOCK_TOKENS;
+        let to = self.scratch[place..][..(R - 1) * SEGMENT + B * BLOCK_TOKENS].as_mut_ptr();
         for r in 0..R {
             for b in 0..B {
-                let place = (block + b) * BLOCK_TOKENS;
-                let seen = visible[r].saturating_sub(place).min(BLOCK_TOKENS);
-                let to = &mut self.scratch[r * SEGMENT + place..][..BLOCK_TOKENS];
-                // SAFETY: 16 f32.
-                unsafe { s.store(to.as_mut_ptr(), s.keep(sums[r][b], seen, -1e30)) };
+                // SAFETY: 16 f32 in what was sliced above.
+                unsafe { s.store(to.add(r * SEGMENT + b * BLOCK_TOKENS), sums[r][b]) };
             }
+        }
+        for r in 0..R {
+            if visible[r] < place + B * BLOCK_TOKENS {
+                self.hide(s, r, place..place + B * BLOCK_TOKENS, visible[r]);
+            }
+        }
+    }
+
+    /// Sets the scores that a row does not see.
+    #[inline(always)]
+    fn hide<S: Simd>(&mut self, s: S, r: usize, places: Range<usize>, visible: usize) {
+        let (first, scores) = (places.start, &mut self.scratch[r * SEGMENT..][places]);
+        for (b, block) in scores.chunks_exact_mut(BLOCK_TOKENS).enumerate() {
+            let seen = visible.saturating_sub(first + b * BLOCK_TOKENS).min(BLOCK_TOKENS);
+            // SAFETY: 16 f32.
+            unsafe { s.store(block.as_mut_ptr(), s.keep(s.load(block.as_ptr()), seen, -1e30)) };
         }
     }
 
@@ -141,11 +191,12 @@ impl Piece<'_> {
                 }
             }
         }
-        for (r, sums) in sums.into_iter().enumerate() {
-            let to = &mut self.results[r * (dim + 2) + 2 + column * LANES..][..C * LANES];
-            for (c, sum) in sums.into_iter().enumerate() {
-                // SAFETY: `C` vectors.
-                unsafe { s.store(to.as_mut_ptr().add(c * LANES), sum) };
+        let stride = dim + 2;
+        let to = self.results[2 + column * LANES..][..(R - 1) * stride + C * LANES].as_mut_ptr();
+        for r in 0..R {
+            for c in 0..C {
+                // SAFETY: `C` vectors of each row, in what was sliced above.
+                unsafe { s.store(to.add(r * stride + c * LANES), sums[r][c]) };
             }
         }
     }

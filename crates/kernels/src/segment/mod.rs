@@ -14,7 +14,7 @@ pub(crate) const SEGMENT: usize = SEGMENT_BLOCKS * BLOCK_TOKENS;
 /// Rows computed together, at most.
 pub(crate) const MAX_ROWS: usize = 12;
 /// f32 of scratch that [`segment`] takes: scores, and room to quantize them.
-pub(crate) const ROOM: usize = SCORES + bytes::ROOM;
+pub(crate) const ROOM: usize = SCORES + if halves::ROOM > bytes::ROOM { halves::ROOM } else { bytes::ROOM };
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// f32 of scratch for scores.
@@ -57,6 +57,8 @@ pub(crate) struct Context<'a> {
     /// Halves of a page.
     pub(crate) page: usize,
     pub(crate) table: &'a [u32],
+    /// Where the next head's pages begin, and its blocks.
+    pub(crate) next: (usize, &'a [u32]),
     /// Whether to ask for pages early.
     pub(crate) ahead: bool,
 }
@@ -68,15 +70,21 @@ impl Context<'_> {
         self.halves[self.first + self.table[b] as usize * self.stride..][..self.page].as_ptr()
     }
 
-    /// Asks for the page of the `b`-th block, if there is one: where it lies the hardware cannot foresee.
+    /// Cache lines of a page.
     #[inline(always)]
-    fn touch<S: Simd>(&self, s: S, b: usize) {
-        if self.ahead && b < self.table.len() {
-            let page: *const u8 = self.page(b).cast();
-            for line in 0..self.page * size_of::<u16>() / LINE {
-                s.prefetch(page.wrapping_add(line * LINE));
-            }
-        }
+    fn lines(&self) -> usize {
+        self.page * size_of::<u16>() / LINE
+    }
+
+    /// The page of the `b`-th block, to ask for; behind the last one, the pages that are read next.
+    #[inline(always)]
+    fn page_ahead(&self, b: usize) -> *const u16 {
+        let (first, table, b) = match b.checked_sub(self.table.len()) {
+            None => (self.first, self.table, b),
+            Some(b) => (self.next.0, self.next.1, b),
+        };
+        let block = table.get(b).or(self.table.last()).map_or(0, |&block| block as usize);
+        self.halves.as_ptr().wrapping_add(first + block * self.stride)
     }
 }
 

@@ -219,7 +219,7 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn prefetch(self, at: *const u8) {
         // Never faults, whatever the address.
-        proven!(_mm_prefetch::<_MM_HINT_T0>(at.cast()));
+        proven!(_mm_prefetch::<_MM_HINT_T1>(at.cast()));
     }
     #[inline(always)]
     unsafe fn load_w(self, from: *const u8) -> Self::W {

@@ -79,7 +79,8 @@ pub(crate) trait Simd: Copy {
     /// Writes the low bytes of 16 lanes that hold -128..=127.
     unsafe fn store_i8(self, to: *mut i8, a: Self::I);
 
-    /// Asks for the 64 bytes at `at`, which may be any address, to be brought near.
+    /// Asks for the 64 bytes at `at`, which may be any address, to be brought near: into the second cache, since the first has no room
+    /// for what is not needed at once.
     fn prefetch(self, at: *const u8);
     /// Reads 64 bytes, aligned to 64.
     unsafe fn load_w(self, from: *const u8) -> Self::W;

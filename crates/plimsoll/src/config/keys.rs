@@ -23,7 +23,7 @@ pub struct EngineKeys {
     #[arg(long, env = "PLIMSOLL_KERNEL", value_enum)]
     pub kernel: Option<Kernel>,
     /// What is asked for before it is needed: panels, kv, parked (each worth it only where measured so), or none
-    /// [default: panels,parked]
+    /// [default: panels,kv,parked]
     #[arg(long, env = "PLIMSOLL_PREFETCH", value_name = "LIST", value_enum, value_delimiter = ',')]
     pub prefetch: Option<Vec<PrefetchKey>>,
     /// Longest prompt plus output, in tokens [default: the model's own]

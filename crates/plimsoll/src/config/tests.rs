@@ -35,7 +35,7 @@ fn what_is_asked_for_early_is_named() {
         anyhow::Ok((config.compute.prefetch, config.models[0].parking.ahead > 0))
     };
     let cases = [
-        ("", (Prefetch { panels: true, kv: false }, true)),
+        ("", (Prefetch { panels: true, kv: true }, true)),
         ("[server]\nprefetch = ['none']", (Prefetch { panels: false, kv: false }, false)),
         ("[server]\nprefetch = ['kv', 'parked']", (Prefetch { panels: false, kv: true }, true)),
         ("[server]\nprefetch = ['panels']", (Prefetch { panels: true, kv: false }, false)),

@@ -1,0 +1,64 @@
+//! What a product asks memory for while it computes: the panels that it comes to next, spread evenly over its tiles. With few rows the
+//! loads themselves run ahead far enough.
+
+use crate::matrix::Matrix;
+use crate::simd::Simd;
+use crate::tile::MAX_PANELS;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Cache lines that follow one another: an address, and how many.
+type Run = (usize, usize);
+
+/// Lines to ask for, a few with each block of a tile.
+pub(crate) struct Ahead {
+    on: bool,
+    /// Lines with each block.
+    each: usize,
+    run: Run,
+    scales: Run,
+}
+
+impl Ahead {
+    /// Asks for nothing, ever, unless `on`.
+    pub(crate) fn new(on: bool) -> Self {
+        Self { on, each: 0, run: (0, 0), scales: (0, 0) }
+    }
+
+    /// Before panels `first..` are multiplied, in `blocks` blocks of tiles: what comes after them is asked for.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, weights: &Matrix, first: usize, blocks: usize) {
+        if self.on {
+            let next = first + MAX_PANELS..weights.panels().min(first + 2 * MAX_PANELS);
+            let run =
+                |(start, panel): (usize, usize)| (start + next.start * panel, next.len() * panel / LINE);
+            let [weights, scales] = weights.panel_runs();
+            (self.run, self.scales) = (run(weights), run(scales));
+            self.each = (self.run.1 + self.scales.1).div_ceil(blocks.max(1));
+        }
+    }
+
+    /// Asks for the next few lines.
+    #[inline(always)]
+    pub(crate) fn ask<S: Simd>(&mut self, s: S) {
+        for _ in 0..self.each {
+            if self.run.1 == 0 && !self.go_on() {
+                return;
+            }
+            s.prefetch(self.run.0 as *const u8);
+            self.run = (self.run.0 + LINE, self.run.1 - 1);
+        }
+    }
+
+    /// From the weights to the scales, if they lie apart; whether anything is left.
+    #[cold]
+    #[inline(never)]
+    fn go_on(&mut self) -> bool {
+        self.run = std::mem::take(&mut self.scales);
+        if self.run.1 == 0 {
+            self.each = 0;
+        }
+        self.run.1 > 0
+    }
+}
