@@ -77,3 +77,103 @@ impl Kernel for Weigh<'_> {
         }
     }
 }
+
+/// The highest of the logits and the first place that has it; one that is not a number is passed over. `(0, -inf)` without
+/// any.
+pub fn highest(isa: Isa, logits: &[f32]) -> (usize, f32) {
+    let mut found = (0, f32::NEG_INFINITY);
+    isa.run(Highest { logits, found: &mut found });
+    let (start, most) = found;
+    let within = logits.get(start..).and_then(|rest| rest.iter().position(|x| *x == most));
+    (start + within.unwrap_or(0), most)
+}
+
+struct Highest<'a> {
+    logits: &'a [f32],
+    /// The start of the first run that has it, and the highest.
+    found: &'a mut (usize, f32),
+}
+
+impl Kernel for Highest<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        const RUN: usize = 8 * PART;
+        for (i, run) in self.logits.chunks(RUN).enumerate() {
+            let mut most = [s.splat(f32::NEG_INFINITY); 4];
+            let mut parts = run.chunks_exact(PART);
+            for part in &mut parts {
+                for (at, most) in (0..PART).step_by(LANES).zip(&mut most) {
+                    // SAFETY: the part is 64 long. The second operand is kept when the first is not a number.
+                    *most = unsafe { s.max(s.load(part.as_ptr().add(at)), *most) };
+                }
+            }
+            let most = s.largest(s.max(s.max(most[0], most[1]), s.max(most[2], most[3])));
+            let most = parts.remainder().iter().fold(most, |most, &x| if x > most { x } else { most });
+            if most > self.found.1 {
+                *self.found = (i * RUN, most);
+            }
+        }
+    }
+}
+
+/// What a range of weights makes of [`PART`] of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Split {
+    /// The sum of those above the range.
+    pub above: f32,
+    /// The sum of those in the range.
+    pub among: f32,
+    /// Bit `i` is set when the `i`-th is in the range.
+    pub members: u64,
+}
+
+/// Splits weights by a range: more than `low`, at most `high`. What is not more than `low` is left out. `parts` are those of
+/// [`weigh`].
+///
+/// # Panics
+/// When there are not as many splits as parts, or `weights` is not [`PART`] times as long.
+pub fn split(isa: Isa, (weights, parts): (&[f32], &[Part]), (low, high): (f32, f32), splits: &mut [Split]) {
+    assert!(
+        weights.len() == parts.len() * PART && splits.len() == parts.len(),
+        "{} weights in {} parts for {} splits",
+        weights.len(),
+        parts.len(),
+        splits.len()
+    );
+    isa.run(ByRange { weights, parts, low, high, splits });
+}
+
+struct ByRange<'a> {
+    weights: &'a [f32],
+    parts: &'a [Part],
+    low: f32,
+    high: f32,
+    splits: &'a mut [Split],
+}
+
+impl Kernel for ByRange<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let (low, high) = (s.splat(self.low), s.splat(self.high));
+        for ((part, weights), split) in
+            self.parts.iter().zip(self.weights.chunks_exact(PART)).zip(self.splits)
+        {
+            *split = Split::default();
+            if part.largest <= self.low {
+                continue;
+            }
+            let (mut above, mut among, mut members) = (s.splat(0.0), s.splat(0.0), 0);
+            for at in (0..PART).step_by(LANES) {
+                // SAFETY: the part is 64 long.
+                let weights = unsafe { s.load(weights.as_ptr().add(at)) };
+                let over = s.above(weights, high);
+                // What was taken is itself, so nothing is rounded.
+                let inside = s.sub(s.above(weights, low), over);
+                above = s.add(above, over);
+                among = s.add(among, inside);
+                members |= u64::from(s.nonzero(inside)) << at;
+            }
+            *split = Split { above: s.sum(above), among: s.sum(among), members };
+        }
+    }
+}

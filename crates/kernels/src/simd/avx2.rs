@@ -135,6 +135,22 @@ impl Simd for Avx2 {
             _mm_cvtss_f32(_mm_max_ss(v, _mm_shuffle_ps::<1>(v, v)))
         })
     }
+    #[inline(always)]
+    fn above(self, a: Self::F, b: Self::F) -> Self::F {
+        proven!([
+            _mm256_and_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a[0], b[0]), a[0]),
+            _mm256_and_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a[1], b[1]), a[1]),
+        ])
+    }
+    #[inline(always)]
+    fn nonzero(self, a: Self::F) -> u16 {
+        proven!({
+            let zero = _mm256_setzero_ps();
+            let low = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_NEQ_OQ>(a[0], zero));
+            let high = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_NEQ_OQ>(a[1], zero));
+            (low | high << 8) as u16
+        })
+    }
 
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> Self::F {

@@ -114,6 +114,14 @@ impl Simd for Avx512 {
     fn largest(self, a: __m512) -> f32 {
         proven!(_mm512_reduce_max_ps(a))
     }
+    #[inline(always)]
+    fn above(self, a: __m512, b: __m512) -> __m512 {
+        proven!(_mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b), a))
+    }
+    #[inline(always)]
+    fn nonzero(self, a: __m512) -> u16 {
+        proven!(_mm512_cmp_ps_mask::<_CMP_NEQ_OQ>(a, _mm512_setzero_ps()))
+    }
 
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> __m512 {

@@ -59,6 +59,11 @@ pub(crate) trait Simd: Copy {
     /// The largest lane.
     fn largest(self, a: Self::F) -> f32;
 
+    /// `a` where it is more than `b`, 0 in the other lanes.
+    fn above(self, a: Self::F, b: Self::F) -> Self::F;
+    /// Bit `i` is set where lane `i` is not 0.
+    fn nonzero(self, a: Self::F) -> u16;
+
     /// Reads 16 f32.
     unsafe fn load(self, from: *const f32) -> Self::F;
     /// Reads 16 IEEE halves.

@@ -80,6 +80,14 @@ impl Simd for Portable {
     fn largest(self, a: Self::F) -> f32 {
         a.into_iter().fold(f32::NEG_INFINITY, f32::max)
     }
+    #[inline(always)]
+    fn above(self, a: Self::F, b: Self::F) -> Self::F {
+        from_fn(|i| if a[i] > b[i] { a[i] } else { 0.0 })
+    }
+    #[inline(always)]
+    fn nonzero(self, a: Self::F) -> u16 {
+        (0..LANES).fold(0, |bits, i| bits | u16::from(a[i] != 0.0) << i)
+    }
 
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> Self::F {

@@ -1,36 +1,28 @@
 //! Which tokens may be drawn, without sorting the vocabulary.
 
 use super::Params;
+use super::nucleus::{LEAST, Nucleus, Weights};
 use plimsoll_kernels::Isa;
 use plimsoll_kernels::softmax::{PART, Part, weigh};
 use std::cmp::Ordering;
 
-/// Weights from 0 to 1 in classes of an eighth of an octave: their exponent and the first three bits after it.
-const CLASSES: usize = (1f32.to_bits() >> CLASS_BITS) as usize + 2;
-const CLASS_BITS: u32 = 20;
-
 /// A token and its weight, `exp((logit - highest) / temperature)`: between 0 and 1, 1 for the likeliest.
 #[derive(Debug, Clone, Copy)]
-struct Candidate {
-    id: u32,
-    weight: f32,
-}
-
-impl Candidate {
-    fn class(&self) -> usize {
-        (self.weight.to_bits() >> CLASS_BITS).min(CLASSES as u32 - 1) as usize
-    }
+pub(super) struct Candidate {
+    pub(super) id: u32,
+    pub(super) weight: f32,
 }
 
 /// Room for the tokens that may be drawn, kept from token to token: one for all samplers of a thread, because none of
 /// them leaves anything in it.
 #[derive(Debug, Clone)]
 pub struct Candidates {
-    isa: Isa,
+    pub(super) isa: Isa,
     /// Of all tokens, and of [`PART`] each together.
     weights: Vec<f32>,
     parts: Vec<Part>,
     list: Vec<Candidate>,
+    nucleus: Nucleus,
 }
 
 impl Default for Candidates {
@@ -48,6 +40,7 @@ impl Candidates {
             weights: Vec::with_capacity(parts * PART),
             parts: Vec::with_capacity(parts),
             list: Vec::with_capacity(vocab),
+            nucleus: Nucleus::with_vocab(vocab),
         }
     }
 
@@ -61,22 +54,21 @@ impl Candidates {
         self.drop_infinite();
         if params.top_k > 0 {
             self.list_likeliest(params.top_k as usize, params.min_p);
-        } else if params.min_p > 0.0 {
-            self.list(params.min_p);
-        } else if params.top_p < 1.0 {
-            // Tokens lighter than this could not make up the rest even if all were.
-            let total = self.sum();
-            let negligible = (1.0 - f64::from(params.top_p)) * total / logits.len() as f64;
-            self.list(negligible as f32);
-            self.keep_mass(f64::from(params.top_p) * total);
+            if params.top_p < 1.0 {
+                self.keep_mass(f64::from(params.top_p) * self.total());
+            }
             return self.draw(draw);
-        } else {
+        }
+        if params.top_p >= 1.0 && params.min_p <= 0.0 {
             return self.draw_any(draw);
         }
+        let weights = Weights { isa: self.isa, all: &self.weights, parts: &self.parts };
+        let least = params.min_p.max(LEAST);
+        let total = if params.min_p > 0.0 { self.nucleus.keep_from(weights, least) } else { self.sum() };
         if params.top_p < 1.0 {
-            self.keep_mass(f64::from(params.top_p) * self.total());
+            self.nucleus.keep_mass(weights, least, (f64::from(params.top_p) * total, total));
         }
-        self.draw(draw)
+        self.nucleus.draw(weights, draw)
     }
 
     /// No weight of a finite logit is over 1, or by a rounding: what is, is impossible.
@@ -123,20 +115,6 @@ impl Candidates {
         last
     }
 
-    /// Lists the tokens of at least this weight, in the order of their ids.
-    fn list(&mut self, least: f32) {
-        self.list.clear();
-        for (part, weights) in
-            self.parts.iter().zip(self.weights.chunks_exact(PART)).enumerate().map(numbered)
-        {
-            if part.1.largest >= least {
-                let chosen =
-                    (part.0..).zip(weights).filter(|(_, weight)| **weight >= least && **weight > 0.0);
-                self.list.extend(chosen.map(|(id, &weight)| Candidate { id, weight }));
-            }
-        }
-    }
-
     /// Lists the `k` likeliest of at least this weight, sorted. Once there are `k`, only what is likelier than the last of
     /// them is looked at, a part at a time.
     fn list_likeliest(&mut self, k: usize, least: f32) {
@@ -169,34 +147,14 @@ impl Candidates {
         self.list.sort_unstable_by(likelier);
     }
 
-    /// Leaves the fewest likeliest that together have this weight. Only those about as likely as the last of them are
-    /// sorted.
+    /// Leaves the fewest likeliest of the sorted list that together have this weight.
     fn keep_mass(&mut self, wanted: f64) {
-        let mut sums = [0.0; CLASSES];
-        for candidate in &self.list {
-            sums[candidate.class()] += f64::from(candidate.weight);
-        }
-        let (mut reached, mut last) = (0.0, CLASSES - 1);
-        while last > 0 && reached + sums[last] < wanted {
-            reached += sums[last];
-            last -= 1;
-        }
-        self.list.retain(|candidate| candidate.class() >= last);
-        let mut likelier_ones = 0;
-        for i in 0..self.list.len() {
-            if self.list[i].class() > last {
-                self.list.swap(i, likelier_ones);
-                likelier_ones += 1;
-            }
-        }
-        self.list[likelier_ones..].sort_unstable_by(likelier);
-        for i in likelier_ones..self.list.len() {
-            reached += f64::from(self.list[i].weight);
-            if reached >= wanted {
-                self.list.truncate(i + 1);
-                return;
-            }
-        }
+        let mut reached = 0.0;
+        let last = self.list.iter().position(|candidate| {
+            reached += f64::from(candidate.weight);
+            reached >= wanted
+        });
+        self.list.truncate(last.map_or(self.list.len(), |last| last + 1));
     }
 
     fn draw(&self, draw: f64) -> Option<u32> {
@@ -222,6 +180,6 @@ fn numbered<'a>((i, (part, weights)): (usize, (&'a Part, &'a [f32]))) -> ((u32, 
 }
 
 /// The likelier first, the lower id among equals.
-fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
+pub(super) fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
     b.weight.total_cmp(&a.weight).then(a.id.cmp(&b.id))
 }

@@ -1,5 +1,7 @@
 //! How likely tokens were, from logits as the model gave them.
 
+use plimsoll_kernels::Isa;
+
 /// The log-probabilities of one row of logits, before bias and penalties. Logits that are NaN or infinite count as
 /// impossible.
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +14,7 @@ pub struct Logprobs<'a> {
 impl<'a> Logprobs<'a> {
     /// Of a row of logits, as long as the vocabulary.
     pub fn of(logits: &'a [f32]) -> Self {
-        let (_, highest) = super::highest(logits);
+        let (_, highest) = super::highest(Isa::detect(), logits);
         // Taken against the highest, no exponential overflows and the largest term is 1.
         let finite = logits.iter().filter(|logit| **logit <= highest);
         let sum: f64 = finite.map(|logit| f64::from((logit - highest).exp())).sum();

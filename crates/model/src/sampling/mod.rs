@@ -10,14 +10,21 @@
 //! 6. `top_p`: of what stayed, the fewest likeliest tokens that together reach `top_p` stay.
 //! 7. One of them is drawn, in proportion to its probability.
 //!
+//! The number drawn is a place on a line on which each token has as much room as it is likely: in the order of their ids, or,
+//! with `top_k`, the likeliest first.
+//!
 //! One number is drawn per token, from a generator that counts ([`Draws`]): the n-th token of a request depends on its
 //! seed, n and its logits alone.
+//!
+//! No vocabulary is sorted: `nucleus` finds what `top_p` keeps by a guess (`estimate`) that is proved, `candidates` the rest.
 //!
 //! A logit that is NaN or infinite counts as impossible, so a step gone wrong yields a token, not a panic.
 
 mod candidates;
 mod draws;
+mod estimate;
 mod logprobs;
+mod nucleus;
 mod penalties;
 
 pub use candidates::Candidates;
@@ -25,6 +32,7 @@ pub use draws::{Draws, seed_of};
 pub use logprobs::Logprobs;
 
 use penalties::Penalties;
+use plimsoll_kernels::{Isa, softmax};
 
 /// How the next token is chosen. Ranges are the caller's to check.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,7 +134,7 @@ impl Sampler {
         }
         // Drawn even when greedy, so that the n-th draw belongs to the n-th token.
         let draw = self.draws.next_unit();
-        let (best, highest) = highest(logits);
+        let (best, highest) = highest(candidates.isa, logits);
         let token = if self.params.temperature > 0.0 && highest.is_finite() {
             candidates.sample(&self.params, logits, highest, draw).unwrap_or(best)
         } else {
@@ -140,24 +148,13 @@ impl Sampler {
 }
 
 /// The highest finite logit, and the lowest id that has it; `(0, -inf)` without any.
-fn highest(logits: &[f32]) -> (u32, f32) {
-    const RUN: usize = 64;
-    // In runs without a branch, so that it is compiled to vectors; what is not a number is never the larger.
-    let largest =
-        |run: &[f32]| run.iter().fold(f32::NEG_INFINITY, |most, &x| if x > most { x } else { most });
-    let (mut at, mut most) = (0, f32::NEG_INFINITY);
-    for (i, run) in logits.chunks(RUN).enumerate() {
-        let here = largest(run);
-        if here > most {
-            (at, most) = (i * RUN, here);
-        }
-    }
+fn highest(isa: Isa, logits: &[f32]) -> (u32, f32) {
+    let (at, most) = softmax::highest(isa, logits);
     if most == f32::INFINITY {
         let finite = (0u32..).zip(logits.iter().copied()).filter(|(_, x)| x.is_finite());
         return finite.fold((0, f32::NEG_INFINITY), |best, next| if next.1 > best.1 { next } else { best });
     }
-    let within = logits.get(at..).and_then(|rest| rest.iter().position(|x| *x == most)).unwrap_or(0);
-    ((at + within) as u32, most)
+    (at as u32, most)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 /// Probabilities of every token by the documented steps, in f64 and with full sorts.
 fn reference(params: &Params, logits: &[f32], prompt: &[u32], output: &[u32]) -> Vec<f64> {
     let mut logits: Vec<f64> = logits.iter().map(|&l| f64::from(l)).collect();
+    let prompt: std::collections::HashSet<u32> = prompt.iter().copied().collect();
     for &(id, bias) in &params.logit_bias {
         if let Some(logit) = logits.get_mut(id as usize) {
             *logit += f64::from(bias);
@@ -170,6 +171,32 @@ fn counts_follow_the_probabilities() {
         Params { top_k: 20, top_p: 0.7, min_p: 0.05, temperature: 1.3, ..base },
     ] {
         check_counts(&params, &logits, 10_000);
+    }
+}
+
+/// More tokens than are ever listed, many of them likely.
+#[test]
+fn a_large_vocabulary() {
+    let n = 20_000u32;
+    let row: Vec<f32> =
+        (0..n).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 22) as f32).collect();
+    let base = Params { temperature: 0.9, seed: 5, repetition_penalty: 1.1, ..Params::default() };
+    for params in [
+        Params { top_p: 0.7, ..base.clone() },
+        Params { min_p: 0.1, ..base.clone() },
+        Params { top_p: 0.7, min_p: 0.3, presence_penalty: 0.4, logit_bias: vec![(7, 9.0)], ..base.clone() },
+        Params { top_p: 0.7, top_k: 3000, ..base },
+    ] {
+        let prompt: Vec<u32> = (0..n).step_by(3).collect();
+        let mut sampler = Sampler::new(params.clone());
+        sampler.observe_prompt(&prompt);
+        let relaxed = Params { top_p: params.top_p + 1e-5, min_p: params.min_p - 1e-5, ..params.clone() };
+        let possible = reference(&relaxed, &row, &prompt, &[]);
+        for _ in 0..20 {
+            let token = sampler.clone().sample(&mut row.clone(), &mut Candidates::default());
+            assert!(possible[token as usize] > 0.0, "{params:?}: {token}");
+            sampler.draws.next_bits();
+        }
     }
 }
 
