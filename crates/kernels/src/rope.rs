@@ -15,8 +15,8 @@ use std::ops::Range;
 pub struct Heads<'a> {
     /// `[rows, heads * head_dim]`; turned and scaled in place.
     pub queries: &'a mut [f32],
-    /// `[rows, kv_heads * head_dim]`.
-    pub keys: &'a [f32],
+    /// `[rows, kv_heads * head_dim]`; turned in place.
+    pub keys: &'a mut [f32],
     /// `[rows, kv_heads * head_dim]`.
     pub values: &'a [f32],
     /// Cosines then sines of each row's angles, `[rows, dim]`.
@@ -53,7 +53,7 @@ impl Compute {
         let pages: (usize, usize) =
             (first(&Slot { block: 0, place: 0 }), first(&Slot { block: 1, place: 0 }));
         let Heads { queries, keys, values, angles, dim: turning, scale } = heads;
-        let (queries, cache) = (Shared::new(queries), Shared::new(&mut slab.halves));
+        let (queries, keys, cache) = (Shared::new(queries), Shared::new(keys), Shared::new(&mut slab.halves));
         let store = Turn {
             width,
             head_dim: dim,
@@ -82,7 +82,7 @@ struct Turn<'a> {
     turning: usize,
     scale: f32,
     queries: Shared<'a, f32>,
-    keys: &'a [f32],
+    keys: Shared<'a, f32>,
     values: &'a [f32],
     angles: &'a [f32],
     slots: &'a [Slot],
@@ -127,9 +127,8 @@ impl Turn<'_> {
         let (dim, slot) = (self.head_dim, self.slots[row]);
         let from = (row * self.kv_heads + head) * dim;
         let at = self.first + slot.block as usize * self.stride + head * self.page;
-        let mut key = [0.0f32; MAX_HEAD];
-        let key = &mut key[..dim];
-        key.copy_from_slice(&self.keys[from..][..dim]);
+        // SAFETY: rows are this chunk's alone.
+        let key = unsafe { self.keys.part(from, dim) };
         rotate(key, cos, sin);
         let (value, place) = (&self.values[from..][..dim], slot.place as usize);
         match self.stored {

@@ -265,7 +265,7 @@ impl Attend {
             let angles: Vec<f32> = (0..rows).flat_map(|_| [1.0, 1.0, 0.0, 0.0]).collect();
             let heads = Heads {
                 queries: &mut queries,
-                keys: &pad(&self.keys, kv),
+                keys: &mut pad(&self.keys, kv),
                 values: &pad(&self.values, kv),
                 angles: &angles,
                 dim: 4,

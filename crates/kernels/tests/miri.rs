@@ -93,10 +93,16 @@ fn check_attention(stored: KvType, dim: usize) {
         .collect();
     let rows = slots.len();
     let mut queries = vec![1.0; rows * heads * dim];
-    let (keys, values) = (vec![1.0; rows * kv_heads * dim], vec![0.25; rows * kv_heads * dim]);
+    let (mut keys, values) = (vec![1.0; rows * kv_heads * dim], vec![0.25; rows * kv_heads * dim]);
     let angles = [1.0, 1.0, 0.0, 0.0].repeat(rows);
-    let side =
-        Heads { queries: &mut queries, keys: &keys, values: &values, angles: &angles, dim: 4, scale: 0.25 };
+    let side = Heads {
+        queries: &mut queries,
+        keys: &mut keys,
+        values: &values,
+        angles: &angles,
+        dim: 4,
+        scale: 0.25,
+    };
     compute.rope_and_store(side, &slots, 1, &mut slab);
     let mut plan = AttentionPlan::new(&mut compute, (rows, 2, 32), heads, &slab);
     let spans = [Query { rows: 17, start: 0, blocks: &[2, 1] }, Query { rows: 1, start: 0, blocks: &[3] }];
