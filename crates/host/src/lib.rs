@@ -7,6 +7,7 @@
 //! - [`memory`]: what is free, what the limit is, what this process has.
 //! - [`pressure`]: how hard it is to get more.
 //! - [`numa`]: the nodes of the machine.
+//! - [`process`]: its signals and its parent.
 //! - [`thread`]: name, priority and cores of the calling thread.
 //! - `cgroup` (private): where the control groups of this process lie, version 2 and 1.
 //!
@@ -19,6 +20,7 @@ pub mod cpu;
 pub mod memory;
 pub mod numa;
 pub mod pressure;
+pub mod process;
 pub mod thread;
 
 use std::fs;
@@ -79,6 +81,11 @@ impl Host {
     /// The nodes of the machine, at least one.
     pub fn nodes(&self) -> Vec<Node> {
         numa::read(self)
+    }
+
+    /// Whether this process was started to ignore the signal of that number.
+    pub fn ignores(&self, signal: u32) -> bool {
+        process::ignores(self, signal)
     }
 
     /// The processor's name.

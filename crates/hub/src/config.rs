@@ -89,6 +89,9 @@ pub struct HubConfig {
     pub hf: HfConfig,
     /// The command that is pip: program and leading arguments.
     pub pip: Vec<String>,
+    /// What is given that command to become it, if anything: program and leading arguments. Where it cannot, it says why and ends
+    /// with 127, as shells and `env` do.
+    pub launcher: Vec<String>,
     /// Use only what is cached.
     pub offline: bool,
     /// Root certificates (PEM) to trust in place of the built-in ones, for networks with their own.
@@ -116,6 +119,7 @@ impl HubConfig {
                 Some(command) => command.split_whitespace().map(str::to_owned).collect(),
                 None => ["python3", "-m", "pip"].map(str::to_owned).to_vec(),
             },
+            launcher: Vec::new(),
             offline: set("HF_HUB_OFFLINE").is_some_and(|value| is_on(&value)),
             ca_file: set("SSL_CERT_FILE").map(PathBuf::from),
             limits: Limits::default(),

@@ -20,6 +20,9 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Lines of pip's that an error quotes at most, and bytes of a line.
 const KEPT_LINES: usize = 12;
 const LINE_BYTES: u64 = 4096;
+/// What a launcher ends with that finds no pip.
+const NOT_FOUND: i32 = 127;
+const INSTALL: &str = "It was not found: install Python 3 with pip, or set PIP to the command that is pip";
 
 /// Downloads the wheel into `dir` and returns its path.
 pub(crate) fn download(
@@ -36,7 +39,7 @@ pub(crate) fn download(
     // pip's own temporary files count as progress and vanish with ours; and `python -m` takes modules from the working
     // directory first, so that must hold none.
     command.env("TMPDIR", &tmp).current_dir(&empty);
-    let shown = shown(&command);
+    let shown = shown(&command, config.launcher.len());
     progress.begin(&format!("download {}", source.package), 0, None);
     let ran = Run { config, dir, progress, source }.run(command);
     progress.end();
@@ -44,7 +47,8 @@ pub(crate) fn download(
     let (status, lines) =
         ran.map_err(|(problem, advice)| HubError::Pip { command: shown.clone(), problem, advice })?;
     if !status.success() {
-        return Err(failure(shown, status, &lines));
+        let has_launcher = !config.launcher.is_empty();
+        return Err(failure(shown, status, &lines, has_launcher));
     }
     find_wheel(&wheels)?.ok_or_else(|| HubError::Pip {
         command: shown,
@@ -54,11 +58,10 @@ pub(crate) fn download(
 }
 
 fn command(config: &HubConfig, source: &PypiSource, wheels: &Path) -> Command {
-    let (program, leading) =
-        config.pip.split_first().map_or(("pip", &[][..]), |(program, rest)| (program.as_str(), rest));
-    let mut command = Command::new(program);
+    let mut words = config.launcher.iter().chain(&config.pip);
+    let mut command = Command::new(words.next().map_or("pip", String::as_str));
     command
-        .args(leading)
+        .args(words)
         .args(["download", "--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"])
         .args(["--progress-bar", "off", "--dest"])
         .arg(wheels)
@@ -71,8 +74,9 @@ fn command(config: &HubConfig, source: &PypiSource, wheels: &Path) -> Command {
     command
 }
 
-fn shown(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
+/// A command without the words of its launcher.
+fn shown(command: &Command, launcher: usize) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args()).skip(launcher);
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
@@ -90,9 +94,7 @@ impl Run<'_> {
     fn run(&self, mut command: Command) -> Ran {
         let mut child = command.spawn().map_err(|error| {
             let advice = match error.kind() {
-                ErrorKind::NotFound => {
-                    "It was not found: install Python 3 with pip, or set PIP to the command that is pip"
-                }
+                ErrorKind::NotFound => INSTALL,
                 _ => "Check what PIP names",
             };
             (error.to_string(), advice.to_owned())
@@ -198,7 +200,7 @@ fn announced_bytes(line: &str) -> Option<u64> {
     number.parse::<f64>().ok().map(|number| (number * scale) as u64)
 }
 
-fn failure(command: String, status: ExitStatus, lines: &VecDeque<String>) -> HubError {
+fn failure(command: String, status: ExitStatus, lines: &VecDeque<String>, has_launcher: bool) -> HubError {
     let errors: Vec<&str> = lines
         .iter()
         .map(String::as_str)
@@ -206,7 +208,9 @@ fn failure(command: String, status: ExitStatus, lines: &VecDeque<String>) -> Hub
         .collect();
     let said = if errors.is_empty() { lines.iter().map(String::as_str).collect() } else { errors };
     let has = |texts: &[&str]| lines.iter().any(|line| texts.iter().any(|text| line.contains(text)));
-    let advice = if has(&["No module named"]) {
+    let advice = if has_launcher && status.code() == Some(NOT_FOUND) {
+        INSTALL
+    } else if has(&["No module named"]) {
         "That Python has no pip: install it, or set PIP to the command that is pip"
     } else if has(&[
         "NewConnectionError",

@@ -6,6 +6,7 @@ use crate::config::keys::{EngineKeys, PLANNED_KEYS, ServerKeys};
 use crate::config::units::Period;
 use crate::simulate::Simulate;
 use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// An LLM inference server that knows its own load line.
@@ -33,6 +34,17 @@ pub enum Command {
     Tune(Box<Tune>),
     /// Run the scheduler on a virtual clock: how many replicas hold a promise
     Simulate(Box<Simulate>),
+    /// Become another command that ends with the process of that number; what pip is started with
+    #[command(hide = true)]
+    WithParent(WithParent),
+}
+
+#[derive(Debug, Args)]
+pub struct WithParent {
+    pub parent: u32,
+    pub program: OsString,
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -46,8 +46,8 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
-    // These two have an end of their own: what runs is finished, or what was measured is written.
-    if !matches!(command, Command::Serve(_) | Command::Bench(Bench::Serve(_))) {
+    // The first two have an end of their own: what runs is finished, or what was measured is written. The third becomes pip.
+    if !matches!(command, Command::Serve(_) | Command::Bench(Bench::Serve(_)) | Command::WithParent(_)) {
         signals::end_after_pulls().context("cannot catch signals")?;
     }
     match command {
@@ -62,6 +62,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Bench(Bench::Serve(command)) => bench::serve::run(&command),
         Command::Tune(command) => tune::run(&command),
         Command::Simulate(command) => simulate::run(&command),
+        Command::WithParent(command) => pull::become_pip(&command),
     }
 }
 

@@ -1,10 +1,16 @@
 //! `pull` and `models`: the cache of models.
 
+mod lines;
+
+use crate::cli::WithParent;
 use crate::config;
 use crate::progress::TerminalProgress;
-use plimsoll_hub::{CachedModel, Hub, HubConfig, Source, Stop, names};
-use std::io::Write;
-use std::path::PathBuf;
+use lines::Lines;
+use plimsoll_hub::{CachedModel, Hub, HubConfig, Progress, Source, Stop, names};
+use std::io::{IsTerminal, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -18,11 +24,30 @@ pub fn is_under_way() -> bool {
     UNDER_WAY.load(SeqCst)
 }
 
-/// The path of a model, pulled if it is not here, with a progress bar on a terminal. One at a time.
+/// This program, wherever it lies, and though its file was replaced.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+/// What a shell ends with that cannot start a command.
+const NOT_STARTED: i32 = 127;
+
+/// What pip is started through: nothing can be done any more for a pull whose process was killed outright, and pip would go on
+/// by itself for as long as the download takes.
+pub fn become_pip(WithParent { parent, program, arguments }: &WithParent) -> ! {
+    // Where the system refuses to tell, pip runs all the same.
+    if !plimsoll_host::process::end_with_parent(*parent).unwrap_or(true) {
+        std::process::exit(NOT_STARTED);
+    }
+    let error = Command::new(program).args(arguments).exec();
+    eprintln!("{}: {error}", program.display());
+    std::process::exit(NOT_STARTED);
+}
+
+/// The path of a model, pulled if it is not here, with a progress bar on a terminal, and lines elsewhere. One at a time.
 pub fn pull(source: &str) -> anyhow::Result<PathBuf> {
     let source = Source::parse(source)?;
     UNDER_WAY.store(true, SeqCst);
-    let pulled = hub().and_then(|hub| Ok(hub.pull(&source, &TerminalProgress::default())?));
+    let progress: &dyn Progress =
+        if std::io::stderr().is_terminal() { &TerminalProgress::default() } else { &Lines::default() };
+    let pulled = hub().and_then(|hub| Ok(hub.pull(&source, progress)?));
     UNDER_WAY.store(false, SeqCst);
     pulled
 }
@@ -44,6 +69,10 @@ pub fn list(out: &mut impl Write) -> anyhow::Result<()> {
 fn hub() -> anyhow::Result<Hub> {
     let mut config = HubConfig::from_env(config::env::lookup)?;
     config.limits.stop = STOP.clone();
+    if Path::new(THIS_PROGRAM).exists() {
+        config.launcher =
+            [THIS_PROGRAM, "with-parent", &std::process::id().to_string()].map(str::to_owned).to_vec();
+    }
     Ok(Hub::new(config)?)
 }
 

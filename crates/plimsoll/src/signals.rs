@@ -1,8 +1,10 @@
-//! Ctrl-C and SIGTERM: the first asks the server to drain, a second one ends it at once.
+//! Ctrl-C, SIGTERM and a terminal that is gone: the first asks the server to drain, a second one ends it at once.
 
 use crate::pull::{self, STOP};
+use plimsoll_host::{Host, process::HANGUP};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
 
 /// What a shell says of a process that Ctrl-C ended.
 const ENDED_BY_SIGNAL: i32 = 130;
@@ -10,23 +12,50 @@ const ENDED_BY_SIGNAL: i32 = 130;
 /// How long a pull may take to end.
 pub const STOP_WAIT: Duration = Duration::from_secs(2);
 
-/// Both signals, caught from now on.
+/// Within this time of one signal further ones are the same: `timeout -s INT` sends its signal to the process and then to the
+/// process's group.
+const SAME: Duration = Duration::from_secs(1);
+
+/// The signals, caught from now on.
 pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// None if it is ignored, which whoever started the process wished (`nohup`).
+    hangup: Option<Signal>,
+    last: Option<Instant>,
 }
 
 impl Signals {
     /// Catches them. Must be called inside a Tokio runtime.
     pub fn catch() -> std::io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        let hangup = if Host::this().ignores(HANGUP) { None } else { Some(signal(SignalKind::hangup())?) };
+        let [interrupt, terminate] = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+        Ok(Self { interrupt: interrupt?, terminate: terminate?, hangup, last: None })
     }
 
-    /// Waits for one of them; its name.
+    /// Waits for one of them that is not the same as the last; its name.
     pub async fn next(&mut self) -> &'static str {
+        loop {
+            let name = self.any().await;
+            let now = Instant::now();
+            if self.last.is_none_or(|last| now - last >= SAME) {
+                self.last = Some(now);
+                return name;
+            }
+        }
+    }
+
+    async fn any(&mut self) -> &'static str {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => "Ctrl-C",
             _ = self.terminate.recv() => "SIGTERM",
+            _ = hangup => "SIGHUP",
         }
     }
 

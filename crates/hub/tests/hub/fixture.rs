@@ -70,6 +70,7 @@ impl Fixture {
 
 pub fn config(dir: &Path) -> HubConfig {
     HubConfig {
+        launcher: Vec::new(),
         cache_dir: dir.join("cache"),
         hf: HfConfig { endpoint: "http://127.0.0.1:9".into(), cache: dir.join("hf/hub"), token: None },
         pip: vec!["/nowhere/pip".into()],
