@@ -37,7 +37,7 @@ pub struct View {
     pub waiting: [f64; Class::COUNT],
     /// How long those waiting may still be held up, by class: the least of them.
     pub slack: [f64; Class::COUNT],
-    /// When the last of those waiting must have its first token, by class.
+    /// By when the last of those waiting must have its first token, or its last, by which it stands in line; by class.
     pub latest: [f64; Class::COUNT],
     /// Places that make way for a waiting sequence, by the class of that one.
     pub yielding: [f64; Class::COUNT],
@@ -49,6 +49,8 @@ pub struct View {
     pub allowance: [[f64; Class::COUNT]; 2],
     /// What the gap between tokens is aimed at, as a share of what is promised.
     pub aim: f64,
+    /// What the time to the last token is aimed at, as a share of what is left of it after the first, by class.
+    pub aim_last: [f64; Class::COUNT],
     /// Tokens of an output: half of them are not longer, and nine of ten.
     pub output: [f64; 2],
     /// Share of the prompt tokens that had to be computed lately.
@@ -56,7 +58,7 @@ pub struct View {
 }
 
 /// Words that a view is stored in.
-const WORDS: usize = 12 + 8 + 8 * Class::COUNT + ENDS;
+const WORDS: usize = 12 + 8 + 9 * Class::COUNT + ENDS;
 
 impl Default for View {
     fn default() -> Self {
@@ -81,6 +83,7 @@ impl Default for View {
             ends: [0.0; ENDS],
             allowance: [[0.0; Class::COUNT]; 2],
             aim: 1.0,
+            aim_last: [1.0; Class::COUNT],
             output: [f64::INFINITY; 2],
             fresh: 1.0,
         }
@@ -96,8 +99,8 @@ impl View {
         let rates =
             [now.base, now.prefill, now.decode, now.kv, best.base, best.prefill, best.decode, best.kv];
         let [near, far] = self.allowance;
-        let lists =
-            [self.pending, self.waiting, self.slack, self.latest, self.yielding, self.above, near, far];
+        let (slack, latest, aim) = (self.slack, self.latest, self.aim_last);
+        let lists = [self.pending, self.waiting, slack, latest, self.yielding, self.above, near, far, aim];
         let all = single.iter().chain(&more).chain(&rates).chain(lists.iter().flatten()).chain(&self.ends);
         words.iter_mut().zip(all).for_each(|(word, value)| *word = *value);
     }
@@ -112,6 +115,7 @@ impl View {
         let mut list = || [(); Class::COUNT].map(|()| next());
         let (pending, waiting, slack) = (list(), list(), list());
         let (latest, yielding, above, allowance) = (list(), list(), list(), [list(), list()]);
+        let aim_last = list();
         let ends = [(); ENDS].map(|()| next());
         Self {
             free_at,
@@ -133,6 +137,7 @@ impl View {
             ends,
             allowance,
             aim,
+            aim_last,
             output: [half, most],
             fresh,
         }
@@ -241,6 +246,7 @@ mod tests {
             ends: std::array::from_fn(|i| 80.0 + i as f64),
             allowance: [list(75.0), list(76.5)],
             aim: 9.0,
+            aim_last: list(9.5),
             output: [90.0, 91.0],
             fresh: 92.0,
         };

@@ -60,6 +60,25 @@ fn more_than_it_can_do_is_refused_and_the_rest_is_in_time() {
     }
 }
 
+/// Nothing is promised but the last token: those who run must not be held up by whoever is let in later.
+#[test]
+fn the_last_token_is_in_time_whoever_comes_after() {
+    // Where every tenth step takes half again as long, forty-eight of them are hard to foretell.
+    for ((name, machine), least) in MACHINES.iter().zip([0.99, 0.99, 0.95]) {
+        for (milliseconds, times) in [(2000, 2.0), (2000, 4.0), (4000, 4.0)] {
+            let promise = Promise { e2e: Some(Duration::from_millis(milliseconds)), ..Promise::default() };
+            let requests = poisson(CAPACITY * times, 200.0, 3);
+            let spec = plimsoll_simulate::Spec { check: false, ..scripted::spec(machine, promise) };
+            let ran = scripted::run_unchecked(&spec, *machine, &requests);
+            let seen = Summary::of(&ran, &requests, &promise, 1.0, |_| true);
+            let what = format!("{name}, {milliseconds} ms, {times}: {seen:?}");
+            println!("{what}");
+            assert!(share(seen.in_promise, seen.accepted) >= least, "{what}");
+            assert!(seen.in_promise > 900, "{what}");
+        }
+    }
+}
+
 #[test]
 fn predictions_are_quantiles() {
     for (name, machine) in MACHINES {

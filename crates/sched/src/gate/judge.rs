@@ -84,7 +84,8 @@ impl Shared {
         let is_alone = visit.is_alone && newcomer.waiting <= 0.0 && newcomer.tokens <= 0.0 && own == 0;
         if !is_alone {
             let late = |by: Option<f64>, at: f64| by.map_or(0.0, |by| at - by);
-            let last = at_most + self.output(visit.ask, view) * seen.step.max(seen.decoding);
+            let all = self.output(visit.ask, view) * seen.step.max(seen.decoding);
+            let last = at_most + all / view.aim_last[terms.class.index()];
             let over =
                 late(first_by, at_most).max(late(last_by, last)).max(overtaking(visit, view, &newcomer));
             if over > 0.0 {

@@ -15,34 +15,47 @@ impl Planner {
         self.limits.step_budget.max(2 * shortest)
     }
 
-    /// What this step is cut to. Those who run keep the gap they were promised on the average, so a step may be longer when
-    /// they are ahead, and is shorter when they are behind.
+    /// What this step is cut to. Those who run keep the gap they were promised on the average, and the end, so a step may be longer
+    /// when they are ahead, and is shorter when they are behind.
     pub(super) fn set_budget(&mut self, now: Duration) {
         let budget = self.idle_budget();
+        for i in 0..self.sequences.len() {
+            let sequence = &self.sequences[i];
+            let turn = (LONGEST_TURN as f64) * budget.as_secs_f64();
+            let is_hurried = self.pace_to_end(sequence, now).is_some_and(|pace| pace < turn);
+            self.sequences[i].is_paced = sequence.deadlines.itl.is_some() || is_hurried;
+        }
         self.tightest = f64::INFINITY;
         self.has_promise = false;
-        let decodes = self.sequences.iter().filter(|s| s.decodes() && s.deadlines.itl.is_some());
+        let decodes = self.sequences.iter().filter(|s| s.decodes() && s.is_paced);
         let load = decodes.fold(Load::default(), |load, s| load.with_decode(s.computed));
         let decoding = self.cost.predict(load).as_secs_f64();
-        let aim = self.track.aim();
-        for sequence in &self.sequences {
-            let (Some(itl), Some(first_at)) = (sequence.deadlines.itl, sequence.gaps_since()) else {
-                continue;
-            };
-            if !sequence.is(Place::Active) {
-                continue;
-            }
+        for sequence in self.sequences.iter().filter(|s| s.is(Place::Active) && s.is_paced) {
+            let Some(first_at) = sequence.gaps_since() else { continue };
             self.has_promise = true;
-            let left = self.track.left(sequence);
-            let had = now.saturating_sub(first_at).as_secs_f64();
-            let all = (sequence.generated() as f64 - 1.0 + left) * itl.as_secs_f64();
-            // Who is late whatever is done holds up nobody else.
-            if (all - had) / left >= decoding {
-                self.tightest = self.tightest.min(((all * aim - had) / left).max(decoding));
+            let by_gaps = sequence.deadlines.itl.map(|itl| {
+                let left = self.track.left(sequence);
+                let had = now.saturating_sub(first_at).as_secs_f64();
+                let all = (sequence.generated() as f64 - 1.0 + left) * itl.as_secs_f64();
+                ((all - had) / left, (all * self.track.aim() - had) / left)
+            });
+            let aim = self.track.aim_last(sequence.deadlines.class);
+            let by_end = self.pace_to_end(sequence, now).map(|pace| (pace, pace * aim));
+            for (most, aimed) in by_gaps.into_iter().chain(by_end) {
+                // Who is late whatever is done holds up nobody else.
+                if most >= decoding {
+                    self.tightest = self.tightest.min(aimed.max(decoding));
+                }
             }
         }
         let least = decoding + self.cost.rates().prefill * LEAST_ROWS as f64;
         self.budget = budget.min(Duration::from_secs_f64(self.tightest.max(least).min(3600.0)));
+    }
+
+    /// Seconds that a step may take in the mean for the last token to be in time, of who had its first and has a time for the last.
+    fn pace_to_end(&self, sequence: &Sequence, now: Duration) -> Option<f64> {
+        let last = sequence.deadlines.last.filter(|_| sequence.first_at.is_some())?;
+        Some(last.saturating_sub(now).as_secs_f64() / self.track.most_left(sequence))
     }
 
     pub(super) fn fill(&mut self, plan: &mut Plan) {
@@ -52,7 +65,7 @@ impl Planner {
         self.fill_prefill(&mut room, plan);
     }
 
-    /// Decodes, those that have waited longest first. Those with a promised gap all run. The others take what is left;
+    /// Decodes, those that have waited longest first. Those with a promised gap, or an end that is near, all run. The others take what is left;
     /// while somebody prefills they leave him a quarter of the step, and all of it but their turn now and then when he is
     /// promised a first token.
     fn fill_decodes(&mut self, room: &mut Room, plan: &mut Plan) {
@@ -65,13 +78,13 @@ impl Planner {
         let (sequences, step) = (&self.sequences, self.step);
         self.order.sort_unstable_by_key(|&i| {
             let sequence = &sequences[i];
-            let may_wait = sequence.deadlines.itl.is_none() && step - sequence.last_step < LONGEST_TURN;
+            let may_wait = !sequence.is_paced && step - sequence.last_step < LONGEST_TURN;
             (may_wait, sequence.last_step, i)
         });
         for k in 0..self.order.len() {
             let sequence = &self.sequences[self.order[k]];
             let load = self.load.with_decode(sequence.computed);
-            let may_wait = sequence.deadlines.itl.is_none();
+            let may_wait = !sequence.is_paced;
             let had_turn = has_urgent && self.step - sequence.last_step < LONGEST_TURN;
             if may_wait && !plan.spans.is_empty() && (had_turn || self.cost.predict(load) > budget) {
                 continue;

@@ -62,9 +62,9 @@ impl Planner {
                 i += 1;
                 continue;
             }
-            let (seq, class) = (sequence.id, sequence.deadlines.class);
+            let (seq, deadlines) = (sequence.id, sequence.deadlines);
             plan.expired.push(seq);
-            self.track.expired(class);
+            self.track.expired(now, &deadlines);
             self.remove(now, seq);
         }
     }

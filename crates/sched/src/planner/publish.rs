@@ -3,7 +3,7 @@
 use super::Planner;
 use super::fill::LONGEST_TURN;
 use super::sequence::{Place, Sequence};
-use crate::promise::Class;
+use crate::promise::{Class, Deadlines};
 use crate::view::{ENDS, View};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ impl Planner {
             idle_budget: self.idle_budget().as_secs_f64(),
             allowance: self.track.allowance(),
             aim: self.track.aim(),
+            aim_last: Class::ALL.map(|class| self.track.aim_last(class)),
             output: [0.5, 0.9].map(|q| self.track.output(q)),
             fresh: self.track.fresh(),
             above: self.track.above(now),
@@ -56,8 +57,7 @@ impl Planner {
                     view.entering += 1.0;
                 } else {
                     // Whoever has no promise stands back while those with one prefill.
-                    let stands_back =
-                        sequence.deadlines.class == Class::Batch && sequence.deadlines.itl.is_none();
+                    let stands_back = sequence.deadlines.class == Class::Batch && !sequence.is_paced;
                     let turns = if stands_back { 1.0 / LONGEST_TURN as f64 } else { 1.0 };
                     view.decodes += turns;
                     view.kv += turns * sequence.len as f64;
@@ -69,7 +69,8 @@ impl Planner {
         }
     }
 
-    /// How long those that wait may still be held up.
+    /// How long those that wait may still be held up: those who have their first token yet to come. Whoever had it and waits to go
+    /// on stands before all newcomers of its class, and what those who run can bear is [`View::tightest`].
     fn find_slack(&self, view: &mut View) {
         let rates = view.rates;
         let decoding = rates.base + rates.decode * view.decodes + rates.kv * view.kv;
@@ -82,11 +83,15 @@ impl Planner {
                 continue;
             }
             at += left as f64 * rates.prefill / share;
-            let Some(first) = sequence.deadlines.first else { continue };
-            let class = sequence.deadlines.class.index();
-            let slack = first.as_secs_f64() - at;
-            view.slack[class] = view.slack[class].min(slack.max(0.0));
-            view.latest[class] = view.latest[class].max(first.as_secs_f64());
+            let Deadlines { class, first, last, .. } = sequence.deadlines;
+            let [first, last] = [first, last].map(|by| by.map(|by| by.as_secs_f64()));
+            // As it stands in line.
+            let Some(due) = first.or(last) else { continue };
+            let output = self.track.most_left(sequence) * decoding;
+            let by = first.into_iter().chain(last.map(|last| last - output)).fold(f64::INFINITY, f64::min);
+            let class = class.index();
+            view.slack[class] = view.slack[class].min((by - at).max(0.0));
+            view.latest[class] = view.latest[class].max(due);
         }
     }
 }

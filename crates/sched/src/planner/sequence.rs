@@ -56,6 +56,8 @@ pub(super) struct Sequence {
     pub(super) visited: u64,
     /// When it had its first token. Later by the time that its reader kept it waiting.
     pub(super) first_at: Option<Duration>,
+    /// It was promised a gap, or an end that leaves it no turns to give away.
+    pub(super) is_paced: bool,
     /// Until when it leaves its place to a class that misses its target, while one of that runs.
     pub(super) stands_back: Duration,
     /// How long its reader has kept it waiting since: none of the gaps that were promised.
@@ -116,6 +118,7 @@ impl Sequence {
             planned: 0,
             visited: 0,
             first_at: None,
+            is_paced: false,
             stands_back: Duration::ZERO,
             away: Duration::ZERO,
             paused_at: Duration::ZERO,

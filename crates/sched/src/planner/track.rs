@@ -22,6 +22,8 @@ pub(super) struct Track {
     first: [Allowance; Class::COUNT],
     /// By how much less than promised the gap between tokens is aimed at.
     gap: Margin,
+    /// The same of the time from the first token to the last.
+    end: [Margin; Class::COUNT],
     outputs: Lengths,
     kept: [Share; Class::COUNT],
     /// Share of the prompt tokens that had to be computed.
@@ -44,6 +46,7 @@ impl Track {
         Self {
             first: [Allowance::new(misses(FIRST)); Class::COUNT],
             gap: Margin::new(misses(GAP), 0.12, (0.06, 3.0)),
+            end: [Margin::new(misses(GAP), 0.3, (0.06, 3.0)); Class::COUNT],
             outputs: Lengths::default(),
             kept: Default::default(),
             fresh: 1.0,
@@ -60,6 +63,11 @@ impl Track {
     /// What the gap between tokens is aimed at, as a share of what is promised.
     pub(super) fn aim(&self) -> f64 {
         1.0 / (1.0 + self.gap.get())
+    }
+
+    /// What the time to the last token is aimed at, as a share of what is left of it after the first.
+    pub(super) fn aim_last(&self, class: Class) -> f64 {
+        1.0 / (1.0 + self.end[class.index()].get())
     }
 
     pub(super) const fn attainment(&self, class: Class) -> Share {
@@ -80,6 +88,13 @@ impl Track {
         let most = sequence.max_len.saturating_sub(sequence.len) as f64;
         let usual = (self.output(0.5) - sequence.generated() as f64).max(self.output(0.9) / 4.0);
         usual.min(most).max(1.0)
+    }
+
+    /// The same if its output is as long as nine of ten are not: for what must be in time to the last token.
+    pub(super) fn most_left(&self, sequence: &Sequence) -> f64 {
+        let most = sequence.max_len.saturating_sub(sequence.len) as f64;
+        let usual = self.output(0.9);
+        (usual - sequence.generated() as f64).max(usual / 4.0).min(most).max(1.0)
     }
 
     /// A sequence joined, and a share `found` of its prompt was in the cache.
@@ -104,6 +119,13 @@ impl Track {
             .filter(|_| gaps > 0)
             .map(|itl| now.saturating_sub(since).as_secs_f64() <= itl.as_secs_f64() * gaps as f64);
         is_smooth.into_iter().for_each(|is_smooth| self.gap.learn(now, since, is_smooth));
+        if let Some(by) = last {
+            let (arrived, now) = (sequence.deadlines.arrived, now.saturating_sub(sequence.away));
+            // Who had far more time than it took says nothing of how well that is told.
+            if 2 * now.saturating_sub(arrived) > by.saturating_sub(arrived) {
+                self.end[class.index()].learn(now, arrived, now <= by);
+            }
+        }
         if sequence.deadlines.is_promised() {
             let is_kept = first.is_none_or(|by| first_at <= by || sequence.is_continuation)
                 && is_smooth.unwrap_or(true)
@@ -113,8 +135,12 @@ impl Track {
     }
 
     /// A sequence's time was up.
-    pub(super) fn expired(&mut self, class: Class) {
-        self.kept[class.index()].add(false);
+    pub(super) fn expired(&mut self, now: Duration, deadlines: &Deadlines) {
+        let class = deadlines.class.index();
+        self.kept[class].add(false);
+        if deadlines.last.is_some_and(|last| last <= now) {
+            self.end[class].learn(now, deadlines.arrived, false);
+        }
     }
 
     /// A step ended at `now` in which each class had so many seconds of prefill; those in `waits` had some left.
