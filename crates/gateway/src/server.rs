@@ -160,6 +160,9 @@ impl Door {
     ) -> impl Future<Output = ()> + use<> {
         self.tune(&stream);
         let stream = StallLimit::new(stream, self.connections.stall_timeout);
+        // Who closes its sending half is taken for gone (no `half_close`): the system tells the two apart only by what comes back
+        // for bytes sent, and a request that waits, or answers at once when all is computed, has none to send. Whoever left
+        // would be computed for to the end.
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.connections.header_timeout)
