@@ -173,6 +173,16 @@ impl Matrix {
         self.inputs / BLOCK
     }
 
+    /// The weights and the scales among which those of an output are: of its panel, each cache line of which holds some of
+    /// its own. None for an output that there is not.
+    pub(crate) fn lines_of(&self, output: usize) -> [&[u8]; 2] {
+        let of = |bytes: &'_ AlignedBuf<u8>| bytes.len() / self.panels().max(1);
+        [&self.weights, &self.scales].map(|bytes| {
+            let from = output / LANES * of(bytes);
+            if output < self.outputs { &bytes[from..from + of(bytes)] } else { &[] }
+        })
+    }
+
     /// Packs the weights of one output, `row` as a file stores it.
     ///
     /// # Panics

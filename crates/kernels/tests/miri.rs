@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use plimsoll_kernels::{
-    Activation, Activations, AttentionPlan, Compute, Heads, Isa, KvType, Matrix, Product, Query, Slab,
-    SlabShape, Slot, Stored, Team,
+    Activation, Activations, AttentionPlan, Compute, Heads, Isa, KvType, Matrix, Prefetch, Product, Query,
+    Slab, SlabShape, Slot, Stored, Team,
 };
 use plimsoll_pool::AlignedBuf;
 
@@ -120,5 +120,15 @@ fn check_attention(stored: KvType, dim: usize) {
     for block in [0, 1] {
         slab.save_block(block, &mut again);
         assert!(again == saved, "block {block}");
+    }
+}
+
+#[test]
+fn rows_are_touched() {
+    let mut compute = compute();
+    compute.set_prefetch(Prefetch { embeddings: true, ..Prefetch::default() });
+    for stored in [Stored::F32, Stored::F16, Stored::BF16, Stored::Q8_0, Stored::Q4_0, Stored::Q4_1] {
+        // The last of the table, and one that there is not.
+        compute.touch(&ones(18, stored), &[0, 17, 18, u32::MAX]);
     }
 }

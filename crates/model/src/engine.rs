@@ -63,6 +63,12 @@ pub trait Engine: Send {
     /// in place (penalties, bias).
     fn logits(&mut self, row: usize) -> &mut [f32];
 
+    /// These tokens will be in the next step: whatever it needs to know of them may be brought near while others are still
+    /// chosen. An engine that cannot does nothing.
+    fn touch(&mut self, tokens: &[u32]) {
+        let _tokens = tokens;
+    }
+
     /// Forgets whatever a panic may have left half done. KV blocks of sequences that were not in the failed step stay
     /// valid.
     fn recover(&mut self);

@@ -192,3 +192,16 @@ fn a_warm_up_leaves_no_trace() {
     assert_eq!(outcome.texts[0], bench.alone("warm", 9));
     bench.assert_nothing_left();
 }
+
+#[tokio::test]
+async fn the_engine_is_told_of_the_next_steps_tokens() {
+    let bench = Bench::new(common::script(), config());
+    let answer = bench.run(GenerateRequest { ignore_eos: true, ..request("short", 20) }).await.unwrap();
+    assert_eq!(answer.usage, usage(5, 20));
+    let touched = || bench.observed.touched.load(std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(touched(), 19, "the last one is in no step");
+    // Of a prompt in several chunks, those that follow a chunk as well.
+    let rows = bench.script.shape.max_rows;
+    bench.run(GenerateRequest { ignore_eos: true, ..request(&"x".repeat(rows + 10), 1) }).await.unwrap();
+    assert!(touched() >= 19 + 10, "{} tokens", touched());
+}

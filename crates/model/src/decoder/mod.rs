@@ -72,6 +72,13 @@ impl Engine for Decoder {
         &mut self.logits[row * vocab..][..vocab]
     }
 
+    fn touch(&mut self, tokens: &[u32]) {
+        // Another model's step may have the threads: what is not needed is not waited for.
+        if let Ok(compute) = self.compute.try_lock() {
+            compute.touch(&self.weights.embedding, tokens);
+        }
+    }
+
     fn recover(&mut self) {}
 
     fn block_bytes(&self) -> usize {

@@ -195,6 +195,8 @@ pub enum PrefetchKey {
     Kv,
     /// Parked KV blocks of sequences whose turn comes next.
     Parked,
+    /// The next step's rows of the embedding table.
+    Embeddings,
 }
 
 /// How keys and values are stored.

@@ -217,9 +217,14 @@ fn engine(wanted: &Wanted, file: &File) -> anyhow::Result<(Compute, Vec<Model>)>
 fn prefetch(list: &[PrefetchKey]) -> anyhow::Result<Prefetch> {
     ensure!(
         !list.contains(&PrefetchKey::None) || list.len() == 1,
-        "prefetch: `none` stands alone; name only what is wanted: panels, kv, parked"
+        "prefetch: `none` stands alone; name only what is wanted: panels, kv, parked, embeddings"
     );
-    Ok(Prefetch { panels: list.contains(&PrefetchKey::Panels), kv: list.contains(&PrefetchKey::Kv) })
+    let has = |key| list.contains(&key);
+    Ok(Prefetch {
+        panels: has(PrefetchKey::Panels),
+        kv: has(PrefetchKey::Kv),
+        embeddings: has(PrefetchKey::Embeddings),
+    })
 }
 
 /// A flag speaks of all models, so it wins over what the file says of one.

@@ -32,13 +32,15 @@ fn defaults() {
 fn what_is_asked_for_early_is_named() {
     let check = |file: &str| {
         let config = config(&["smollm2"], EngineKeys::default(), ServerKeys::default(), file)?;
-        anyhow::Ok((config.compute.prefetch, config.models[0].parking.ahead > 0))
+        let Prefetch { panels, kv, embeddings } = config.compute.prefetch;
+        anyhow::Ok(([panels, kv, embeddings], config.models[0].parking.ahead > 0))
     };
     let cases = [
-        ("", (Prefetch { panels: true, kv: true }, true)),
-        ("[server]\nprefetch = ['none']", (Prefetch { panels: false, kv: false }, false)),
-        ("[server]\nprefetch = ['kv', 'parked']", (Prefetch { panels: false, kv: true }, true)),
-        ("[server]\nprefetch = ['panels']", (Prefetch { panels: true, kv: false }, false)),
+        ("", ([true, true, false], true)),
+        ("[server]\nprefetch = ['none']", ([false; 3], false)),
+        ("[server]\nprefetch = ['kv', 'parked']", ([false, true, false], true)),
+        ("[server]\nprefetch = ['panels']", ([true, false, false], false)),
+        ("[server]\nprefetch = ['embeddings']", ([false, false, true], false)),
     ];
     for (file, expected) in cases {
         assert_eq!(check(file).unwrap(), expected, "{file}");

@@ -39,6 +39,8 @@ impl Scratch {
 
 /// As many of the most likely tokens as a request may ask for without its first score allocating.
 const MOST_LIKELY: usize = 32;
+/// As many tokens of a prompt's next chunk as the engine is told of: of more, the first would be far again when their turn comes.
+const TOUCHED: usize = 32;
 
 impl Delivery<'_> {
     /// Goes through the logits of a step, span by span. Returns how many tokens were generated.
@@ -52,6 +54,9 @@ impl Delivery<'_> {
                 }
                 let is_last =
                     span.start + span.len == self.roster.requests()[i].sequences[choice].tokens.len();
+                if !is_last {
+                    self.touch_chunk(span, (i, choice));
+                }
                 if is_last {
                     generated += self.next_token(row + span.logit_rows() - 1, span.seq, (i, choice));
                 }
@@ -59,6 +64,13 @@ impl Delivery<'_> {
             row += span.logit_rows();
         }
         generated
+    }
+
+    /// The prompt's tokens after `span` are the next to be computed.
+    fn touch_chunk(&mut self, span: &PlannedSpan, (i, choice): (usize, usize)) {
+        let tokens = &self.roster.requests()[i].sequences[choice].tokens;
+        let next = tokens.get(span.start + span.len..).unwrap_or_default();
+        self.engine.touch(&next[..next.len().min(TOUCHED)]);
     }
 
     fn start(&mut self, i: usize) {
@@ -108,6 +120,8 @@ impl Delivery<'_> {
         request.push(Item::Token { choice: index(choice), token });
         if request.sequences[choice].tokens.len() == request.sequences[choice].max_len {
             self.finish(seq, (i, choice), Finish::Length, false);
+        } else {
+            self.engine.touch(&[token]);
         }
         1
     }

@@ -27,6 +27,8 @@ pub struct Observed {
     pub violations: AtomicUsize,
     /// Calls of `recover`.
     pub recovered: AtomicUsize,
+    /// Tokens that it was told of before their step.
+    pub touched: AtomicUsize,
     /// Engines alive.
     pub engines: AtomicUsize,
 }
@@ -104,6 +106,10 @@ fn logit_rows(span: &Span<'_>) -> usize {
 impl Engine for ScriptedEngine {
     fn shape(&self) -> &Shape {
         &self.script.shape
+    }
+
+    fn touch(&mut self, tokens: &[u32]) {
+        self.observed.touched.fetch_add(tokens.len(), Relaxed);
     }
 
     fn step(&mut self, spans: &[Span<'_>]) -> Result<(), StepError> {
