@@ -17,7 +17,7 @@ use plimsoll_telemetry::{ModelMetrics, PoolGauge};
 use std::sync::Arc;
 
 /// The most objects a pool can have.
-const MOST: usize = u16::MAX as usize;
+pub(crate) const MOST: usize = u16::MAX as usize;
 
 /// How many objects the pools hold.
 #[derive(Debug, Clone, Copy)]
@@ -42,16 +42,17 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
+    /// Together, the users that `sizes` names are at most [`MOST`].
     pub(crate) fn new(sizes: Sizes, text: &crate::text::Text, bell: &Arc<Bell>) -> Self {
         let Sizes { running, waiting, unread, ring } = sizes;
         let in_lane = |pool| Users::of(pool).user("running", running).user("waiting", waiting);
         let with_reader = |pool| in_lane(pool).user("unread", unread);
         Self {
-            sequences: pool(&in_lane("sequences"), Sequence::default),
-            lists: pool(&in_lane("lists"), Sequences::default),
-            links: pool(&with_reader("links"), || Link::new(ring, bell.clone())),
-            readings: pool(&with_reader("readings"), Reading::default),
-            choices: pool(&with_reader("choices"), || Choice::new(text)),
+            sequences: Pool::sized(&in_lane("sequences"), Sequence::default),
+            lists: Pool::sized(&in_lane("lists"), Sequences::default),
+            links: Pool::sized(&with_reader("links"), || Link::new(ring, bell.clone())),
+            readings: Pool::sized(&with_reader("readings"), Reading::default),
+            choices: Pool::sized(&with_reader("choices"), || Choice::new(text)),
         }
     }
 
@@ -80,14 +81,6 @@ impl Pools {
         self.links.prewarm(MOST);
         self.readings.prewarm(MOST);
         self.choices.prewarm(MOST);
-    }
-}
-
-/// A pool as large as its users need, or as can be.
-fn pool<T: Reset>(users: &Users, make: impl FnMut() -> T) -> Pool<T> {
-    match users.sum() {
-        sum if sum <= MOST => Pool::sized(users, make),
-        _ => Pool::new(MOST, make),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::config::LaneConfig;
 use crate::experiment::Trials;
 use crate::generate::{Served, draining};
 use crate::lane::{Lane, LaneParts, Phase, Shared};
-use crate::pools::{Pools, Sizes};
+use crate::pools::{MOST, Pools, Sizes};
 use crate::stagers::Stagers;
 use crate::text::Text;
 use crate::turnstile::Turnstile;
@@ -123,7 +123,7 @@ impl Runtime {
         };
         let text = Arc::new(Text { tokenizer: parts.tokenizer, template: parts.template });
         let (stagers, cutters) = (Stagers::default(), Stagers::default());
-        let pools = Arc::new(Pools::new(pool_sizes(&lane, &parts.config), &text, &lane.shared.bell));
+        let pools = Arc::new(Pools::new(pool_sizes(&lane, &parts.config)?, &text, &lane.shared.bell));
         let (theirs, metrics) = (Arc::downgrade(&pools), lane.shared.metrics.clone());
         self.metrics.before_render(move || {
             if let Some(pools) = theirs.upgrade() {
@@ -233,10 +233,20 @@ impl Runtime {
 }
 
 /// As many as the gate lets in; the ring's items as the ring rounds them.
-fn pool_sizes(lane: &Lane, config: &LaneConfig) -> Sizes {
+///
+/// # Errors
+/// When they are more than a pool can hold.
+fn pool_sizes(lane: &Lane, config: &LaneConfig) -> Result<Sizes, String> {
     let running = lane.limits.max_seqs;
     let waiting = lane.shared.gate.bounds().sequences as usize - running;
-    Sizes { running, waiting, unread: config.unread, ring: config.token_ring }
+    let (unread, sum) = (config.unread, running + waiting + config.unread);
+    if sum > MOST {
+        return Err(format!(
+            "{running} running, {waiting} waiting and {unread} unread requests are {sum}, and at most {MOST} can be kept \
+             room for: lower `queue` or `max_seqs`"
+        ));
+    }
+    Ok(Sizes { running, waiting, unread, ring: config.token_ring })
 }
 
 impl Service for Runtime {

@@ -5,7 +5,9 @@ mod common;
 
 use common::{Bench, config, next, read, request};
 use plimsoll_api::service::{GenerateRequest, Sampling};
-use plimsoll_runtime::LaneConfig;
+use plimsoll_runtime::{LaneConfig, ModelParts, Runtime};
+use plimsoll_telemetry::Metrics;
+use plimsoll_testkit::engine::ScriptedEngine;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -97,4 +99,14 @@ async fn more_continuations_and_scores_than_a_ring_holds_are_served_all_the_same
     let outcome = bench.run(scored).await.unwrap();
     assert_eq!(outcome.tokens[0].len(), 150 + 10);
     bench.assert_nothing_left();
+}
+
+#[test]
+fn more_than_a_pool_can_hold_is_refused_at_the_start() {
+    let runtime = Runtime::new(Metrics::new());
+    let engine = Box::new(ScriptedEngine::new(common::script()));
+    let (tokenizer, config) = (common::tokenizer(), LaneConfig { queue: 65_536, ..config() });
+    let parts = ModelParts { name: "wide".into(), engine, tokenizer, template: None, config };
+    let error = runtime.add(parts).unwrap_err().to_string();
+    assert!(error.contains("at most 65535") && error.contains("lower `queue` or `max_seqs`"), "{error}");
 }

@@ -6,6 +6,7 @@ use plimsoll_sched::{Event, SeqId};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
@@ -35,15 +36,28 @@ impl Medium for File {
 pub(super) fn run(shared: &Shared, medium: &dyn Medium) {
     let mut stager = Stager { shared, medium, writes_from: Instant::now() };
     while let Some(work) = stager.wait() {
-        match work {
+        let work_done = catch_unwind(AssertUnwindSafe(|| match work {
             Work::Fetch(seq) => stager.fetch(seq),
             Work::Spill => {
                 stager.spill();
+            }
+        }));
+        if work_done.is_err() {
+            tracing::error!("the stager of a parking store panicked, and goes on");
+            if let Work::Fetch(seq) = work {
+                // Its sequence would wait for an answer for ever.
+                stager.answer(shared.lock(), seq, false);
             }
         }
     }
 }
 
+/// Reads or writes; a panic is an error like others, so that what was taken for it is given back.
+fn whole(transfer: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    catch_unwind(AssertUnwindSafe(transfer)).unwrap_or_else(|_| Err(io::Error::other("it panicked")))
+}
+
+#[derive(Clone, Copy)]
 enum Work {
     Fetch(SeqId),
     Spill,
@@ -82,7 +96,7 @@ impl Stager<'_> {
     fn spill(&mut self) -> bool {
         let spill = self.may_write().then(|| self.shared.lock().take_oldest()).flatten();
         let Some((slot, bytes, place)) = spill else { return false };
-        let written = self.medium.write(&bytes, offset(place, bytes.len()));
+        let written = whole(|| self.medium.write(&bytes, offset(place, bytes.len())));
         if let Err(error) = &written {
             tracing::error!("KV blocks cannot be parked on disk and are computed again instead: {error}");
             self.writes_from = Instant::now() + PAUSE;
@@ -134,7 +148,7 @@ impl Stager<'_> {
         };
         let Some(mut buffer) = buffer else { return false };
         let offset = offset(place, buffer.len());
-        let result = self.medium.read(&mut buffer, offset);
+        let result = whole(|| self.medium.read(&mut buffer, offset));
         let mut state = self.shared.lock();
         match result {
             Ok(()) => state.fetched(slot, place, buffer),

@@ -16,17 +16,20 @@ struct Disk {
     bytes: Arc<Mutex<Vec<u8>>>,
     reads: Arc<AtomicUsize>,
     writes: Arc<AtomicUsize>,
+    /// It panics instead.
+    panics: bool,
 }
 
 impl Disk {
     fn new(bytes: usize) -> Self {
         let often = || Arc::new(AtomicUsize::new(usize::MAX));
-        Self { bytes: Arc::new(Mutex::new(vec![0; bytes])), reads: often(), writes: often() }
+        Self { bytes: Arc::new(Mutex::new(vec![0; bytes])), reads: often(), writes: often(), panics: false }
     }
 }
 
-fn spend(left: &AtomicUsize) -> io::Result<()> {
+fn spend(left: &AtomicUsize, panics: bool) -> io::Result<()> {
     match left.load(SeqCst) {
+        0 if panics => panic!("the test says to panic here"),
         0 => Err(io::Error::other("the test says to fail here")),
         n => {
             left.store(n - 1, SeqCst);
@@ -37,7 +40,7 @@ fn spend(left: &AtomicUsize) -> io::Result<()> {
 
 impl Medium for Disk {
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        spend(&self.writes)?;
+        spend(&self.writes, self.panics)?;
         let offset = offset as usize;
         let mut disk = self.bytes.lock().unwrap();
         let place = disk.get_mut(offset..offset + bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
@@ -46,7 +49,7 @@ impl Medium for Disk {
     }
 
     fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        spend(&self.reads)?;
+        spend(&self.reads, self.panics)?;
         let offset = offset as usize;
         bytes.copy_from_slice(&self.bytes.lock().unwrap()[offset..offset + bytes.len()]);
         Ok(())
@@ -174,8 +177,25 @@ fn a_full_or_failing_disk_loses_only_what_it_should_have_kept() {
         assert_eq!(fetch(&full, 1, &[slot]), Event::Fetched(SeqId(1)), "slot {slot}");
         assert_eq!(peek(&full, slot), Some(slot as u8));
     }
-    // It cannot be read.
-    let disk = Disk::new(100 * BLOCK);
+    cannot_be_read(false);
+}
+
+#[test]
+fn a_disk_that_panics_is_one_that_fails() {
+    cannot_be_read(true);
+    // Nor be written: what memory has room for is kept all the same.
+    let disk = Disk { panics: true, ..Disk::new(100 * BLOCK) };
+    disk.writes.store(0, SeqCst);
+    let unwritten = store(4, 40, Some(&disk));
+    let saved: Vec<_> = (0..20).filter(|&slot| save(&unwritten, slot, slot as u8)).collect();
+    for &slot in &saved {
+        assert_eq!(fetch(&unwritten, 1, &[slot]), Event::Fetched(SeqId(1)), "slot {slot}");
+    }
+    assert_eq!(saved.len(), 4);
+}
+
+fn cannot_be_read(panics: bool) {
+    let disk = Disk { panics, ..Disk::new(100 * BLOCK) };
     let failing = store(4, 40, Some(&disk));
     (0..10).for_each(|slot| save_patiently(&failing, slot, slot as u8));
     disk.reads.store(0, SeqCst);
@@ -187,6 +207,11 @@ fn a_full_or_failing_disk_loses_only_what_it_should_have_kept() {
     let in_file = (0..10).find(|&slot| peek(&failing, slot).is_none()).unwrap();
     assert_eq!(fetch(&failing, 1, &[in_memory, in_file]), Event::ParkLost(SeqId(1)));
     assert_eq!(peek(&failing, in_memory), Some(in_memory as u8));
+    // Others notice nothing, and it can be asked for anew.
+    assert_eq!(fetch(&failing, 2, &[in_memory]), Event::Fetched(SeqId(2)));
+    disk.reads.store(usize::MAX, SeqCst);
+    assert_eq!(fetch(&failing, 1, &[in_memory, in_file]), Event::Fetched(SeqId(1)));
+    assert_eq!(peek(&failing, in_file), Some(in_file as u8));
 }
 
 #[test]
