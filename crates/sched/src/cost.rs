@@ -1,7 +1,7 @@
-//! How long a step will take: a line through what was measured, corrected by every step; and how far off that is.
+//! How long a step will take: a line through what was measured, corrected by every step.
 
 use crate::load::{Load, Rates};
-use crate::measured::{Measured, QUANTILES};
+use crate::measured::Measured;
 use std::time::Duration;
 
 /// `seconds = pace * (base + a * prefill + b * decodes + c * kv)`, all coefficients positive. The coefficients are what
@@ -11,7 +11,6 @@ pub struct CostModel {
     /// Seconds per feature of [`Load`].
     weights: [f64; 4],
     pace: f64,
-    residuals: Residuals,
     /// The lowest pace lately, by the coefficients it was measured with: how fast the machine can be.
     best: [f64; 4],
 }
@@ -28,13 +27,11 @@ impl CostModel {
     const GAIN: f64 = 0.1;
     /// Share of an error that the pace takes in at once.
     const PACE_GAIN: f64 = 0.08;
-    /// Steps that residuals measured beforehand count for.
-    const SEEDS: f64 = 100.0;
     /// How much of the pace the coefficients take over per step.
     const SETTLE: f64 = 0.005;
 
     fn of(weights: [f64; 4]) -> Self {
-        Self { weights, pace: 1.0, residuals: Residuals::default(), best: weights }
+        Self { weights, pace: 1.0, best: weights }
     }
 
     /// A model that fits `samples`, measured before serving.
@@ -53,25 +50,12 @@ impl CostModel {
         let Rates { base, prefill, decode, kv } = measured.rates;
         // What was found to cost nothing may turn out to cost something: corrections are in proportion.
         let least = (base + prefill.max(decode)) * 2e-6;
-        let mut model = Self::of([base, prefill, decode, kv].map(|weight| weight.max(least)));
-        for (at, ratio) in QUANTILES.into_iter().zip(measured.residuals) {
-            // The quantiles stand for all that lies between the middles of their neighbours.
-            let i = QUANTILES.partition_point(|&q| q < at);
-            let from = i.checked_sub(1).map_or(0.0, |below| f64::midpoint(QUANTILES[below], at));
-            let to = QUANTILES.get(i + 1).map_or(1.0, |above| f64::midpoint(at, *above));
-            model.residuals.put(ratio, (to - from) * Self::SEEDS);
-        }
-        model
+        Self::of([base, prefill, decode, kv].map(|weight| weight.max(least)))
     }
 
     /// How long `load` should take.
     pub fn predict(&self, load: Load) -> Duration {
         Duration::from_secs_f64(self.seconds(load))
-    }
-
-    /// What a share `q` of steps like `load` does not take longer than.
-    pub fn predict_at(&self, load: Load, q: f64) -> Duration {
-        Duration::from_secs_f64(self.seconds(load) * self.residuals.quantile(q))
     }
 
     /// What the prediction is made of, as of now.
@@ -96,7 +80,6 @@ impl CostModel {
     pub fn correct(&mut self, load: Load, elapsed: Duration) {
         let elapsed = elapsed.as_secs_f64();
         let ratio = elapsed / self.seconds(load);
-        self.residuals.add(ratio);
         self.pace *= ratio.clamp(0.5, 2.0).powf(Self::PACE_GAIN);
         // What lasts belongs to the coefficients.
         let settled = self.pace.powf(Self::SETTLE);
@@ -140,49 +123,4 @@ impl CostModel {
 
 fn rates([base, prefill, decode, kv]: [f64; 4], pace: f64) -> Rates {
     Rates { base: base * pace, prefill: prefill * pace, decode: decode * pace, kv: kv * pace }
-}
-
-/// How actual step times relate to predicted ones, the older ones counting less.
-#[derive(Debug, Clone, PartialEq)]
-struct Residuals {
-    /// Sixteen to an octave, from 1/8 to 8 times the prediction.
-    counts: [f32; Self::BUCKETS],
-    total: f32,
-}
-
-impl Default for Residuals {
-    fn default() -> Self {
-        Self { counts: [0.0; Self::BUCKETS], total: 0.0 }
-    }
-}
-
-impl Residuals {
-    const BUCKETS: usize = 96;
-    const KEEP: f32 = 0.998;
-    /// What is believed before anything was measured.
-    const UNKNOWN: f64 = 1.5;
-
-    fn add(&mut self, ratio: f64) {
-        self.counts.iter_mut().for_each(|count| *count *= Self::KEEP);
-        self.total *= Self::KEEP;
-        self.put(ratio, 1.0);
-    }
-
-    fn put(&mut self, ratio: f64, steps: f64) {
-        let bucket = (ratio.max(0.125).log2() + 3.0) * 16.0;
-        self.counts[(bucket as usize).min(Self::BUCKETS - 1)] += steps as f32;
-        self.total += steps as f32;
-    }
-
-    fn quantile(&self, q: f64) -> f64 {
-        if self.total < 20.0 {
-            return Self::UNKNOWN;
-        }
-        let (mut below, wanted) = (0.0, q * f64::from(self.total));
-        let at = self.counts.iter().position(|count| {
-            below += f64::from(*count);
-            below >= wanted
-        });
-        ((at.unwrap_or(Self::BUCKETS - 1) + 1) as f64 / 16.0 - 3.0).exp2()
-    }
 }

@@ -58,10 +58,6 @@ fn a_model_begins_with_what_was_measured() {
     let fitted = rates.seconds(load);
     let off = |seconds: f64| (seconds / fitted - 1.0).abs();
     assert!(off(model.predict(load).as_secs_f64()) < 1e-3);
-    for (q, ratio) in [(0.5, 1.0), (0.9, 1.1), (0.99, 1.4)] {
-        let at = model.predict_at(load, q).as_secs_f64() / fitted;
-        assert!((0.95..1.1).contains(&(at / ratio)), "{q}: {at}");
-    }
     // What was found to cost nothing is learned all the same.
     let truth = Rates { kv: 1e-6, ..rates };
     for depth in (0..20_000).map(|i| i * 37 % 4000) {
