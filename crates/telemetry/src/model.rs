@@ -113,11 +113,7 @@ impl ModelMetrics {
         let prefix =
             new.counters("plimsoll_prefix_tokens_total", "Prompt tokens found or computed.", "result");
         let admissions = new.counters("plimsoll_admission_total", "Decisions at the door.", "decision");
-        let predictions = new.counters(
-            "plimsoll_predictions_total",
-            "First tokens that came within the time predicted for them at the door, and those that did not.",
-            "result",
-        );
+        let [predictions_kept, predictions_missed] = predictions(&new);
         Self {
             queue_depth: new.gauge("plimsoll_queue_depth", "Requests admitted and not yet running."),
             queue_limit: new.gauge("plimsoll_queue_limit", "Most requests that may wait."),
@@ -154,8 +150,8 @@ impl ModelMetrics {
                 "Time to the first token that all but a few are predicted not to pass, of those that had one.",
                 WAITS,
             ),
-            predictions_kept: predictions.with_label_values(&["kept"]),
-            predictions_missed: predictions.with_label_values(&["missed"]),
+            predictions_kept,
+            predictions_missed,
             attainment: new.shares(
                 "plimsoll_slo_attainment",
                 "Share of the requests that had what they were promised lately.",
@@ -275,6 +271,16 @@ impl ModelMetrics {
 
 fn gauge(value: usize) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// First tokens within what was predicted for them, and others.
+fn predictions(new: &Maker<'_>) -> [IntCounter; 2] {
+    let predictions = new.counters(
+        "plimsoll_predictions_total",
+        "First tokens that came within the time predicted for them at the door, and those that did not.",
+        "result",
+    );
+    ["kept", "missed"].map(|result| predictions.with_label_values(&[result]))
 }
 
 /// Makes and registers metrics that carry `model` as a constant label, so that each is one handle without a look-up,
