@@ -7,9 +7,9 @@ use crate::compute::Compute;
 use crate::file_size::bytes_of;
 use crate::load::MAX_ROWS;
 use crate::{config, load, pull};
-use anyhow::ensure;
+use anyhow::{anyhow, ensure};
 use plimsoll_kernels::KvType;
-use plimsoll_model::decoder::Options;
+use plimsoll_model::decoder::{LoadError, Options};
 use plimsoll_model::engine::{BLOCK_TOKENS, Engine};
 use plimsoll_model::{checkpoint, rates};
 use serde::Serialize;
@@ -40,7 +40,8 @@ pub fn engine(command: &BenchEngine) -> anyhow::Result<()> {
         limits.context,
         checkpoint.spec().context
     );
-    let mut engine = load::decoder(checkpoint.as_ref(), bytes_of(&path), &compute, &limits)?;
+    let mut engine =
+        load::decoder(checkpoint.as_ref(), bytes_of(&path), &compute, &limits).map_err(smaller)?;
     let report = Report {
         model: model.name,
         kernel: compute.isa.name().to_owned(),
@@ -55,6 +56,16 @@ pub fn engine(command: &BenchEngine) -> anyhow::Result<()> {
         write!(out, "{report}")?
     }
     Ok(())
+}
+
+/// The cache here is as large as what is measured, whatever its flags say where a model is served.
+fn smaller(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(LoadError::Memory { bytes }) => {
+            anyhow!("no memory for {bytes} bytes of KV cache: lower --batch, --depth or --steps")
+        }
+        _ => error,
+    }
 }
 
 /// How decode is measured.
@@ -162,6 +173,14 @@ mod tests {
     use plimsoll_model::engine::Shape;
     use plimsoll_testkit::engine::{Script, ScriptedEngine};
     use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn too_large_a_cache_is_answered_with_what_makes_it_smaller() {
+        let said = smaller(LoadError::Memory { bytes: 7 }.into()).to_string();
+        assert_eq!(said, "no memory for 7 bytes of KV cache: lower --batch, --depth or --steps");
+        let other = smaller(LoadError::Weights { bytes: 7 }.into()).to_string();
+        assert!(other.contains("packed weights"), "{other}");
+    }
 
     /// The scripted engine counts every read of a position that its sequence did not write: a wrong block table shows.
     #[test]
