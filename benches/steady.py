@@ -5,12 +5,15 @@
 
 So many streams side by side, each begun when the one before it ended; every fourth request brings a prompt of 500 words, the others a
 short one of their own. Both figures are the server's, from its histograms: what is printed is the upper bound of the bucket that
-holds the quantile, and the share that keeps the target. docs/metrics.md defines both.
+holds the quantile, and the share that keeps the target. docs/metrics.md defines both. Before it, what the machine itself takes away
+from a thread that only looks at the clock, on all cores at once: on a shared host no server can be better than that.
 """
 
 import argparse
 import asyncio
 import json
+import multiprocessing
+import os
 import pathlib
 import re
 import socket
@@ -26,6 +29,32 @@ TARGETS = {"plimsoll_lane_stall_seconds": 280e-6, "plimsoll_handling_seconds": 5
 WARM_UP = 5
 # Bytes; more than an answer has, so that its end is what wakes the client.
 WHOLE = 1 << 20
+
+
+# Seconds between two looks at the clock that count as time taken away.
+GAP = 1e-3
+
+
+def gaps(core, seconds):
+    """Times that a spinning thread on one core was not there, in seconds."""
+    os.sched_setaffinity(0, {core})
+    last = time.perf_counter()
+    end, found = last + seconds, []
+    while last < end:
+        now = time.perf_counter()
+        if now - last > GAP:
+            found.append(now - last)
+        last = now
+    return found
+
+
+def report_machine(seconds):
+    cores = sorted(os.sched_getaffinity(0))
+    with multiprocessing.Pool(len(cores)) as pool:
+        of_cores = pool.starmap(gaps, [(core, seconds) for core in cores], chunksize=1)
+    for core, found in zip(cores, of_cores):
+        longest = max(found, default=0) * 1e3
+        print(f"core {core} by itself: {len(found) / seconds:.1f} gaps over 1 ms a second, {sum(found) / seconds:.2%} of its time, longest {longest:.1f} ms")
 
 
 async def stream(port, number, tokens):
@@ -85,6 +114,7 @@ def main():
     parser.add_argument("--plimsoll", default=ROOT / "target/release/plimsoll")
     parser.add_argument("--log", default=ROOT / "target/steady.log")
     args = parser.parse_args()
+    report_machine(10)
     port, admin = free_port(), free_port()
     command = [args.plimsoll, "serve", f"bench={args.model}", "--http", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}"]
     with serving(command, port, args.log):

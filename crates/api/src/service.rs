@@ -216,7 +216,7 @@ pub trait EventStream: Stream<Item = Event> + Send {
 /// When an engine had a request, whether it waited for its turn or was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EngineTimes {
-    /// From handing the request over to its first event being there to be read.
+    /// From handing the request over to what its first event is made of being there to be read. Tokens without text make none.
     pub to_first: Duration,
     /// From handing the request over to its last event so far being there to be read.
     pub to_last: Duration,

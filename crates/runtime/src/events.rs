@@ -22,6 +22,8 @@ pub(crate) struct Events {
     /// Continuations that have not finished.
     running: usize,
     usage: Usage,
+    /// An event was read.
+    has_begun: bool,
     is_over: bool,
 }
 
@@ -170,7 +172,7 @@ impl Reset for Choice {
 impl Events {
     pub(crate) fn new(items: FromLane, text: Arc<Text>, reading: Lent<Reading>) -> Self {
         let running = reading.choices.len();
-        Self { items, text, reading, running, usage: Usage::default(), is_over: false }
+        Self { items, text, reading, running, usage: Usage::default(), has_begun: false, is_over: false }
     }
 
     /// Says what precedes the first token: the echoed prompt, if any, for each continuation.
@@ -274,12 +276,17 @@ impl Stream for Events {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
         loop {
             if let Some(event) = self.reading.ready.pop_front() {
+                self.has_begun = true;
                 return Poll::Ready(Some(event));
             }
             if self.is_over {
                 return Poll::Ready(None);
             }
-            match ready!(self.items.poll_pop(context)) {
+            let popped = self.items.poll_pop(context);
+            if popped.is_pending() && !self.has_begun {
+                self.items.control().nothing_yet();
+            }
+            match ready!(popped) {
                 Some(item) => self.take(item),
                 None => self.fail(Error::new(Reason::Engine, "the lane ended before this request did")),
             }

@@ -120,10 +120,18 @@ impl Control {
         self.told[1].store(after, SeqCst);
     }
 
+    /// The reader has read all there is, and there was nothing in it to write, such as the first byte of a character of three: the lane's
+    /// part goes on until it has more.
+    pub(crate) fn nothing_yet(&self) {
+        self.told[0].store(0, SeqCst);
+    }
+
     /// When the lane had something for the reader.
     pub(crate) fn told(&self) -> EngineTimes {
-        let [to_first, to_last] =
+        let [first, to_last] =
             [&self.told[0], &self.told[1]].map(|told| Duration::from_micros(told.load(SeqCst)));
+        // It was told of between the reader's look and its `nothing_yet`.
+        let to_first = if first.is_zero() { to_last } else { first };
         EngineTimes { to_first, to_last }
     }
 
