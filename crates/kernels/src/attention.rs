@@ -49,6 +49,7 @@ struct Cut {
 #[derive(Debug, Clone, Copy)]
 struct Placed {
     row: usize,
+    rows: usize,
     start: usize,
     table: usize,
 }
@@ -137,7 +138,7 @@ impl Cut {
                 start + rows
             );
             self.tables.extend_from_slice(&blocks[..(start + rows).div_ceil(BLOCK_TOKENS)]);
-            self.queries.push(Placed { row, start, table });
+            self.queries.push(Placed { row, rows, start, table });
             for first in (0..rows).step_by(tile) {
                 let count = tile.min(rows - first);
                 let heads = 0..self.kv_heads;
@@ -252,7 +253,7 @@ impl Step<'_> {
     }
 
     fn context(&self, item: &Item) -> Context<'_> {
-        let table = self.plan.queries[item.query].table;
+        let Placed { rows, table, .. } = self.plan.queries[item.query];
         let blocks = self.plan.end(item).div_ceil(BLOCK_TOKENS);
         let page_at = |block, head| self.slab.page_at(self.layer, block, head);
         let (tables, last) = (&self.plan.tables, item.head + 1 == self.plan.kv_heads);
@@ -269,7 +270,8 @@ impl Step<'_> {
             stride: page_at(1, 0) - page_at(0, 0),
             table: &tables[table..][..blocks],
             next,
-            ahead: self.ahead,
+            // A prompt computes on its pages for longer than they take to come, and again and again.
+            ahead: self.ahead && rows == 1,
         }
     }
 

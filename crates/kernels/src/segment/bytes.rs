@@ -145,8 +145,7 @@ impl Piece<'_> {
         let dim = self.rows.head_dim;
         let base = self.index * SEGMENT_BLOCKS + block;
         let next: *const u8 = self.context.page_ahead(base + 1).cast();
-        // With many rows a page is computed on for longer than it takes to come.
-        let ahead = if self.context.ahead && R < 8 { self.context.lines().div_ceil(dim / 4) } else { 0 };
+        let ahead = if self.context.ahead { self.context.lines().div_ceil(dim / 4) } else { 0 };
         let keys: *const u8 = self.context.page(base).cast();
         let key_scales = keys.wrapping_add(BytePage::new(dim).key_scales).cast::<f32>();
         let mut sums = [s.splat(0.0); R];

@@ -89,8 +89,6 @@ impl Piece<'_> {
         for b in 1..B {
             (keys[b], next[b]) = (self.context.page(base + b), self.context.page_ahead(base + B + b));
         }
-        // With many rows a page is computed on for longer than it takes to come.
-        let ahead = self.context.ahead && R < 8;
         let queries = self.scratch[SCORES..][..R * dim.next_multiple_of(PART)].as_ptr();
         let mut sums = [[s.splat(0.0); B]; R];
         for d in 0..dim {
@@ -101,7 +99,7 @@ impl Piece<'_> {
                 for b in 0..B {
                     k[b] = s.load_f16(keys[b].add(d * BLOCK_TOKENS));
                 }
-                if ahead {
+                if self.context.ahead {
                     // A page has as many cache lines as vectors of keys.
                     for b in 0..B {
                         s.prefetch(next[b].wrapping_add(d * LINE / 2).cast());
