@@ -3,7 +3,7 @@
 
 use crate::matrix::Matrix;
 use crate::simd::Simd;
-use crate::tile::MAX_PANELS;
+use std::ops::Range;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -26,11 +26,11 @@ impl Ahead {
         Self { on, each: 0, run: (0, 0), scales: (0, 0) }
     }
 
-    /// Before panels `first..` are multiplied, in `blocks` blocks of tiles: what comes after them is asked for.
+    /// Before `blocks` blocks of tiles are multiplied: the panels `next` come after them, as many as there are.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, weights: &Matrix, first: usize, blocks: usize) {
+    pub(crate) fn begin(&mut self, weights: &Matrix, next: Range<usize>, blocks: usize) {
         if self.on {
-            let next = first + MAX_PANELS..weights.panels().min(first + 2 * MAX_PANELS);
+            let next = next.start..next.end.min(weights.panels());
             let run =
                 |(start, panel): (usize, usize)| (start + next.start * panel, next.len() * panel / LINE);
             let [weights, scales] = weights.panel_runs();

@@ -180,7 +180,8 @@ unsafe fn unit<S: Simd>(
 ) {
     let (first, blocks, inputs) = (unit * MAX_PANELS, weights.blocks(), weights.inputs());
     let panels = (weights.panels() - first).min(MAX_PANELS);
-    ahead.begin(weights, first, rows.div_ceil(most_rows::<S>(panels)) * inputs.div_ceil(BLOCK));
+    let next = first + MAX_PANELS..first + 2 * MAX_PANELS;
+    ahead.begin(weights, next, rows.div_ceil(most_rows::<S>(panels)) * inputs.div_ceil(BLOCK));
     let (start, stride, x) = (weights.weights.as_ptr(), LANES * inputs, (x, rows));
     // SAFETY: panel `first` and `panels - 1` after it lie inside the buffers of `weights`; the rest by the caller's word.
     unsafe {

@@ -5,8 +5,8 @@ use crate::config::Wanted;
 use crate::config::keys::{EngineKeys, PLANNED_KEYS, ServerKeys};
 use crate::config::units::Period;
 use crate::simulate::Simulate;
+use crate::with_parent::WithParent;
 use clap::{Args, Parser, Subcommand};
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// An LLM inference server that knows its own load line.
@@ -37,14 +37,6 @@ pub enum Command {
     /// Become another command that ends with the process of that number; what pip is started with
     #[command(hide = true)]
     WithParent(WithParent),
-}
-
-#[derive(Debug, Args)]
-pub struct WithParent {
-    pub parent: u32,
-    pub program: OsString,
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub arguments: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -26,6 +26,7 @@ mod serve;
 mod signals;
 mod simulate;
 mod tune;
+mod with_parent;
 
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -62,7 +63,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Bench(Bench::Serve(command)) => bench::serve::run(&command),
         Command::Tune(command) => tune::run(&command),
         Command::Simulate(command) => simulate::run(&command),
-        Command::WithParent(command) => pull::become_pip(&command),
+        Command::WithParent(command) => command.run(),
     }
 }
 

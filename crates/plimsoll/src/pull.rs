@@ -2,15 +2,12 @@
 
 mod lines;
 
-use crate::cli::WithParent;
 use crate::config;
 use crate::progress::TerminalProgress;
 use lines::Lines;
 use plimsoll_hub::{CachedModel, Hub, HubConfig, Progress, Source, Stop, names};
 use std::io::{IsTerminal, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -26,21 +23,6 @@ pub fn is_under_way() -> bool {
 
 /// This program, wherever it lies, and though its file was replaced.
 const THIS_PROGRAM: &str = "/proc/self/exe";
-/// What a shell ends with that cannot start a command.
-const NOT_STARTED: i32 = 127;
-
-/// What pip is started through: nothing can be done any more for a pull whose process was killed outright, and pip would go on
-/// by itself for as long as the download takes.
-pub fn become_pip(WithParent { parent, program, arguments }: &WithParent) -> ! {
-    // Where the system refuses to tell, pip runs all the same.
-    if !plimsoll_host::process::end_with_parent(*parent).unwrap_or(true) {
-        std::process::exit(NOT_STARTED);
-    }
-    let error = Command::new(program).args(arguments).exec();
-    eprintln!("{}: {error}", program.display());
-    std::process::exit(NOT_STARTED);
-}
-
 /// The path of a model, pulled if it is not here, with a progress bar on a terminal, and lines elsewhere. One at a time.
 pub fn pull(source: &str) -> anyhow::Result<PathBuf> {
     let source = Source::parse(source)?;

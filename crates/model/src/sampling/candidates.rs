@@ -1,17 +1,10 @@
 //! Which tokens may be drawn, without sorting the vocabulary.
 
 use super::Params;
+use super::candidate::{Candidate, likelier};
 use super::nucleus::{LEAST, Nucleus, Weights};
 use plimsoll_kernels::Isa;
 use plimsoll_kernels::softmax::{PART, Part, weigh};
-use std::cmp::Ordering;
-
-/// A token and its weight, `exp((logit - highest) / temperature)`: between 0 and 1, 1 for the likeliest.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Candidate {
-    pub(super) id: u32,
-    pub(super) weight: f32,
-}
 
 /// Room for the tokens that may be drawn, kept from token to token: one for all samplers of a thread, because none of
 /// them leaves anything in it.
@@ -177,9 +170,4 @@ impl Candidates {
 /// A part with the id of its first token, and its weights.
 fn numbered<'a>((i, (part, weights)): (usize, (&'a Part, &'a [f32]))) -> ((u32, &'a Part), &'a [f32]) {
     (((i * PART) as u32, part), weights)
-}
-
-/// The likelier first, the lower id among equals.
-pub(super) fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
-    b.weight.total_cmp(&a.weight).then(a.id.cmp(&b.id))
 }

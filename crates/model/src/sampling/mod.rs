@@ -20,6 +20,7 @@
 //!
 //! A logit that is NaN or infinite counts as impossible, so a step gone wrong yields a token, not a panic.
 
+mod candidate;
 mod candidates;
 mod draws;
 mod estimate;

@@ -4,7 +4,7 @@
 //! that range, which proves or refutes it, and marks the tokens in it; the last one is looked for among these alone. A range
 //! that was wrong, or holds too many, is narrowed and passed again: the sample decides how long it takes, never the result.
 
-use super::candidates::{Candidate, likelier};
+use super::candidate::{Candidate, likelier};
 use super::estimate::{Range, estimate};
 use plimsoll_kernels::Isa;
 use plimsoll_kernels::softmax::{PART, Part, Split, split};
