@@ -159,4 +159,6 @@ pub struct Expected {
     pub first: Duration,
     /// By when it comes in all but a few cases.
     pub at_most: Duration,
+    /// Whether the last token is to be in time, if it has one: who comes alone is let in all the same.
+    pub ends_in_time: bool,
 }

@@ -19,9 +19,9 @@ pub struct View {
     pub best: Rates,
     /// What steps are cut to.
     pub budget: f64,
-    /// What they are cut to when nobody runs who was promised a gap.
+    /// What they are cut to when nobody runs who was promised a gap, or an end that is near.
     pub idle_budget: f64,
-    /// The longest mean step under which everybody who runs keeps the promised gap.
+    /// The longest mean step under which everybody who runs keeps the promised gap, and the end.
     pub tightest: f64,
     /// Sequences that decode.
     pub decodes: f64,

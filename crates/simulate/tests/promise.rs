@@ -79,6 +79,28 @@ fn the_last_token_is_in_time_whoever_comes_after() {
     }
 }
 
+/// Alone one is let in whatever is predicted: what ends late for that makes nobody else's end be aimed at earlier.
+#[test]
+fn hopeless_requests_on_an_idle_lane_shut_nobody_out() {
+    let promise = Promise { e2e: Some(Duration::from_secs(4)), ..Promise::default() };
+    let spec = plimsoll_simulate::Spec { check: false, ..scripted::spec(&MACHINE, promise) };
+    let hopeless = (0..30).map(|i| Request {
+        at: 2.0 * f64::from(i),
+        prompt: 100,
+        output: 400,
+        asked: Asked { timeout: Some(Duration::from_millis(300)), ..Asked::default() },
+        tenant: 1,
+    });
+    let later = poisson(CAPACITY, 100.0, 3).into_iter().map(|job| Request { at: job.at + 60.0, ..job });
+    let [with, without] =
+        [hopeless.chain(later.clone()).collect(), later.collect::<Vec<_>>()].map(|requests| {
+            let ran = scripted::run_unchecked(&spec, MACHINE, &requests);
+            Summary::of(&ran, &requests, &promise, 1.0, |request| request.tenant == 0)
+        });
+    println!("{with:?}\n{without:?}");
+    assert!(with.in_promise as f64 >= 0.95 * without.in_promise as f64, "{with:?} {without:?}");
+}
+
 #[test]
 fn predictions_are_quantiles() {
     for (name, machine) in MACHINES {

@@ -82,12 +82,11 @@ impl Shared {
         let at_most = seen.first + near + far * seen.first;
         // Somebody may have come in since it was found to be alone.
         let is_alone = visit.is_alone && newcomer.waiting <= 0.0 && newcomer.tokens <= 0.0 && own == 0;
+        let late = |by: Option<f64>, at: f64| by.map_or(0.0, |by| at - by);
+        let all = self.output(visit.ask, view) * seen.step.max(seen.decoding);
+        let ends_late = late(last_by, at_most + all / view.aim_last[terms.class.index()]);
         if !is_alone {
-            let late = |by: Option<f64>, at: f64| by.map_or(0.0, |by| at - by);
-            let all = self.output(visit.ask, view) * seen.step.max(seen.decoding);
-            let last = at_most + all / view.aim_last[terms.class.index()];
-            let over =
-                late(first_by, at_most).max(late(last_by, last)).max(overtaking(visit, view, &newcomer));
+            let over = late(first_by, at_most).max(ends_late).max(overtaking(visit, view, &newcomer));
             if over > 0.0 {
                 return Err(Refusal::Late { retry_after: Duration::from_secs_f64(over.clamp(0.05, 30.0)) });
             }
@@ -97,7 +96,8 @@ impl Shared {
         }
         let after = |seconds: f64| Duration::from_secs_f64(visit.now + seconds.min(1e6));
         let at = Duration::from_secs_f64(visit.now);
-        Ok(Expected { at, first: after(seen.first), at_most: after(at_most) })
+        let (first, at_most) = (after(seen.first), after(at_most));
+        Ok(Expected { at, first, at_most, ends_in_time: ends_late <= 0.0 })
     }
 
     fn newcomer(&self, ask: &Ask, view: &View, own: u64, prompt: f64) -> Newcomer {

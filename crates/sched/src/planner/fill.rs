@@ -8,7 +8,7 @@ use plimsoll_kv::{BLOCK_TOKENS, blocks_for};
 use std::time::Duration;
 
 impl Planner {
-    /// What a step is cut to when nobody runs who was promised a gap. A model whose every step takes longer than the budget
+    /// What a step is cut to when nobody runs who was promised a gap, or an end that is near. A model whose every step takes longer than the budget
     /// would never batch under it: twice its shortest step is what it gets.
     pub(super) fn idle_budget(&self) -> Duration {
         let shortest = self.cost.predict(Load::default().with_decode(0));

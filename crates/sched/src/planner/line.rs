@@ -62,9 +62,9 @@ impl Planner {
                 i += 1;
                 continue;
             }
-            let (seq, deadlines) = (sequence.id, sequence.deadlines);
+            let seq = sequence.id;
             plan.expired.push(seq);
-            self.track.expired(now, &deadlines);
+            self.track.expired(now, &self.sequences[i]);
             self.remove(now, seq);
         }
     }

@@ -63,10 +63,10 @@ pub struct Planner {
     tracked_at: Duration,
     /// When the plan is made.
     now: Duration,
-    /// What the step is cut to, and the mean step that those with a promised gap bear, in seconds.
+    /// What the step is cut to, and the mean step that those with a promised gap or end bear, in seconds.
     budget: Duration,
     tightest: f64,
-    /// Somebody in the batch was promised a gap.
+    /// Somebody in the batch was promised a gap, or an end that is near.
     has_promise: bool,
     predicted: Duration,
     /// The spans of the plan being computed.

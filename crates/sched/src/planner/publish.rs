@@ -88,7 +88,9 @@ impl Planner {
             // As it stands in line.
             let Some(due) = first.or(last) else { continue };
             let output = self.track.most_left(sequence) * decoding;
-            let by = first.into_iter().chain(last.map(|last| last - output)).fold(f64::INFINITY, f64::min);
+            // Whose end was to be late from the beginning holds up nobody by it.
+            let begins_by = last.filter(|_| sequence.ends_in_time).map(|last| last - output);
+            let by = first.into_iter().chain(begins_by).fold(f64::INFINITY, f64::min);
             let class = class.index();
             view.slack[class] = view.slack[class].min((by - at).max(0.0));
             view.latest[class] = view.latest[class].max(due);

@@ -56,6 +56,8 @@ pub(super) struct Sequence {
     pub(super) visited: u64,
     /// When it had its first token. Later by the time that its reader kept it waiting.
     pub(super) first_at: Option<Duration>,
+    /// Its end was predicted to be in time: if it is not, that says something of predictions.
+    pub(super) ends_in_time: bool,
     /// It was promised a gap, or an end that leaves it no turns to give away.
     pub(super) is_paced: bool,
     /// Until when it leaves its place to a class that misses its target, while one of that runs.
@@ -118,6 +120,7 @@ impl Sequence {
             planned: 0,
             visited: 0,
             first_at: None,
+            ends_in_time: arrival.deadlines.expected.is_none_or(|expected| expected.ends_in_time),
             is_paced: false,
             stands_back: Duration::ZERO,
             away: Duration::ZERO,
@@ -151,6 +154,12 @@ impl Sequence {
     /// From when its gaps count: the first token, later by what its reader was away.
     pub(super) fn gaps_since(&self) -> Option<Duration> {
         self.first_at.map(|at| at + self.away)
+    }
+
+    /// `now`, less the time that its reader has kept it waiting since the first token.
+    pub(super) fn own_time(&self, now: Duration) -> Duration {
+        let paused = if self.is(Place::Paused) { now.saturating_sub(self.paused_at) } else { Duration::ZERO };
+        now.saturating_sub(self.away + paused)
     }
 
     /// When it must have its next token, if it was promised any: the first, the next by the mean gap so far, or the last. What

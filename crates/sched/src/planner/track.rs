@@ -119,27 +119,31 @@ impl Track {
             .filter(|_| gaps > 0)
             .map(|itl| now.saturating_sub(since).as_secs_f64() <= itl.as_secs_f64() * gaps as f64);
         is_smooth.into_iter().for_each(|is_smooth| self.gap.learn(now, since, is_smooth));
-        if let Some(by) = last {
-            let (arrived, now) = (sequence.deadlines.arrived, now.saturating_sub(sequence.away));
-            // Who had far more time than it took says nothing of how well that is told.
-            if 2 * now.saturating_sub(arrived) > by.saturating_sub(arrived) {
-                self.end[class.index()].learn(now, arrived, now <= by);
-            }
-        }
+        self.ended(now, sequence, true);
         if sequence.deadlines.is_promised() {
             let is_kept = first.is_none_or(|by| first_at <= by || sequence.is_continuation)
                 && is_smooth.unwrap_or(true)
-                && last.is_none_or(|by| now.saturating_sub(sequence.away) <= by);
+                && last.is_none_or(|by| sequence.own_time(now) <= by);
             self.kept[class.index()].add(is_kept);
         }
     }
 
     /// A sequence's time was up.
-    pub(super) fn expired(&mut self, now: Duration, deadlines: &Deadlines) {
-        let class = deadlines.class.index();
-        self.kept[class].add(false);
-        if deadlines.last.is_some_and(|last| last <= now) {
-            self.end[class].learn(now, deadlines.arrived, false);
+    pub(super) fn expired(&mut self, now: Duration, sequence: &Sequence) {
+        self.kept[sequence.deadlines.class.index()].add(false);
+        self.ended(now, sequence, false);
+    }
+
+    /// Learns whether a sequence that is over at `now` had its last token in time. A slow reader makes nobody else wait, and
+    /// nor does whoever was let in, being alone, though its end was predicted to be late.
+    fn ended(&mut self, now: Duration, sequence: &Sequence, is_complete: bool) {
+        let Deadlines { class, arrived, last: Some(by), .. } = sequence.deadlines else { return };
+        let (had, took) = (by.saturating_sub(arrived), sequence.own_time(now).saturating_sub(arrived));
+        let is_hit = is_complete && took <= had;
+        // Who had far more time than it took says nothing of how well that is told.
+        let is_telling = if is_hit { 2 * took > had } else { took >= had && sequence.ends_in_time };
+        if is_telling {
+            self.end[class.index()].learn(now, arrived, is_hit);
         }
     }
 
