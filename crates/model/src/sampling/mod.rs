@@ -151,7 +151,7 @@ impl Sampler {
 /// The highest finite logit, and the lowest id that has it; `(0, -inf)` without any.
 fn highest(isa: Isa, logits: &[f32]) -> (u32, f32) {
     let (at, most) = softmax::highest(isa, logits);
-    if most == f32::INFINITY {
+    if !most.is_finite() {
         let finite = (0u32..).zip(logits.iter().copied()).filter(|(_, x)| x.is_finite());
         return finite.fold((0, f32::NEG_INFINITY), |best, next| if next.1 > best.1 { next } else { best });
     }

@@ -237,6 +237,8 @@ fn members(split: &Split, part: usize, weights: &[f32]) -> impl Iterator<Item = 
 /// The last of the fewest likeliest in the list that together weigh `wanted`, and what they weigh; all weights are in the
 /// range.
 fn last_of(list: &mut [Candidate], (least, most): Range, wanted: f64) -> (Cut, f64) {
+    // The likeliest of them in any case, though rounding has found enough above them.
+    let wanted = wanted.max(f64::MIN_POSITIVE);
     let width = (most - least) / CLASSES + 1;
     let class = |candidate: &Candidate| ((most - candidate.weight.to_bits()) / width) as usize;
     let mut sums = [0.0; CLASSES as usize];

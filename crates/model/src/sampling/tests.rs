@@ -62,6 +62,7 @@ fn greedy_takes_the_highest_and_the_lowest_id_among_equals() {
     check(&[f32::INFINITY, 1.0, 2.0], 2);
     check(&[f32::NEG_INFINITY, -1.0], 1);
     check(&[f32::NAN, f32::NAN], 0);
+    check(&[f32::NAN, f32::NEG_INFINITY], 0);
     check(&[f32::NEG_INFINITY], 0);
     check(&[], 0);
 }

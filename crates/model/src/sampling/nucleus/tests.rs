@@ -119,3 +119,16 @@ fn of_bell_shaped_logits() {
         }
     }
 }
+
+#[test]
+fn of_a_list_that_is_not_wanted_the_likeliest_stays() {
+    let weights = [0.2, 0.4, 0.3];
+    let range = (0.1f32.to_bits(), 0.9f32.to_bits());
+    for (wanted, id, kept) in [(-1e-9, 1, 0.4), (0.0, 1, 0.4), (0.5, 2, 0.7), (9.0, u32::MAX, 0.9)] {
+        let mut list = weights.map(|weight| Candidate { id: 0, weight });
+        (0..).zip(&mut list).for_each(|(id, candidate)| candidate.id = id);
+        let (cut, mass) = last_of(&mut list, range, wanted);
+        assert_eq!(cut.id, id, "{wanted}");
+        assert!((mass - kept).abs() < 1e-6, "{wanted}: {mass}");
+    }
+}
