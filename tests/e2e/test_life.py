@@ -241,6 +241,15 @@ def test_pull_says_what_it_tried(tmp_path):
     assert len(tries) == 3 and all("trying again" in line for line in tries), tries
 
 
+def test_what_cannot_be_said_is_no_panic(tmp_path):
+    command = [setting("PLIMSOLL_TEST_BINARY"), "pull", "http://127.0.0.1:9/none.gguf"]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            command, env=environment(XDG_CACHE_HOME=str(tmp_path)), stdout=subprocess.DEVNULL, stderr=full, timeout=PATIENCE
+        )
+    assert result.returncode == 1
+
+
 def test_two_models_and_a_file(tmp_path):
     source = setting("PLIMSOLL_TEST_SMOLLM2")
     config = tmp_path / "plimsoll.toml"

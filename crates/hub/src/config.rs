@@ -90,7 +90,7 @@ pub struct HubConfig {
     /// The command that is pip: program and leading arguments.
     pub pip: Vec<String>,
     /// What is given that command to become it, if anything: program and leading arguments. Where it cannot, it says why and ends
-    /// with 127, as shells and `env` do.
+    /// as shells and `env` do: with 127 when there is no such command, with 126 otherwise.
     pub launcher: Vec<String>,
     /// Use only what is cached.
     pub offline: bool,

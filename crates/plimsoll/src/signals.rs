@@ -2,6 +2,7 @@
 
 use crate::pull::{self, STOP};
 use plimsoll_host::{Host, process::HANGUP};
+use std::io::Write;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
@@ -62,7 +63,8 @@ impl Signals {
     /// Ends the process at the next one, whatever is running.
     pub async fn end_at_next(mut self) {
         let name = self.next().await;
-        eprintln!("plimsoll: a second signal ({name}): ending at once");
+        // The terminal may be gone.
+        writeln!(std::io::stderr(), "plimsoll: a second signal ({name}): ending at once").ok();
         std::process::exit(ENDED_BY_SIGNAL);
     }
 }

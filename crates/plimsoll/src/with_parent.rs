@@ -3,11 +3,13 @@
 
 use clap::Args;
 use std::ffi::OsString;
+use std::io::{ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What a shell ends with that cannot start a command.
-const NOT_STARTED: i32 = 127;
+/// What a shell ends with that finds no such command, and with one that it cannot start.
+const NOT_FOUND: i32 = 127;
+const NOT_STARTED: i32 = 126;
 
 #[derive(Debug, Args)]
 pub struct WithParent {
@@ -25,7 +27,7 @@ impl WithParent {
             std::process::exit(NOT_STARTED);
         }
         let error = Command::new(&self.program).args(&self.arguments).exec();
-        eprintln!("{}: {error}", self.program.display());
-        std::process::exit(NOT_STARTED);
+        writeln!(std::io::stderr(), "{}: {error}", self.program.display()).ok();
+        std::process::exit(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_STARTED });
     }
 }

@@ -176,6 +176,26 @@ fn what_pip_says_is_passed_on_with_advice() {
     );
 }
 
+/// `env` becomes the command that it is given, as what the binary starts pip through does.
+#[test]
+fn a_launcher_changes_nothing_of_what_is_said() {
+    let started_by_env = |mut fixture: Fixture| {
+        fixture.config.launcher = vec!["env".into()];
+        let said = fixture.pull_error("pypi:pkg==9/x");
+        assert!(!said.contains("env "), "{said}");
+        said
+    };
+    let of_script = |script| started_by_env(Fixture::pip(script));
+    assert_has(&of_script("echo 'No matching distribution' >&2; exit 1"), &["pkg==9", "name and version"]);
+    assert_has(
+        &started_by_env(Fixture::new()),
+        &["/nowhere/pip download", "install Python 3 with pip, or set PIP"],
+    );
+    let mut no_program = Fixture::new();
+    no_program.config.pip = vec![no_program.dir.path().display().to_string()];
+    assert_has(&started_by_env(no_program), &["exit status: 126", "Check what PIP names"]);
+}
+
 #[test]
 fn the_real_pip_brings_a_wheel() {
     let fixture = Fixture::pip("exec python3 -m pip \"$@\" --no-index --find-links \"$(dirname \"$0\")\"");

@@ -2,6 +2,7 @@
 
 use crate::config::units::Size;
 use plimsoll_hub::Progress;
+use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,8 @@ fn say(line: &str) {
     if tracing::dispatcher::has_been_set() {
         tracing::info!("{line}");
     } else {
-        eprintln!("plimsoll: {line}");
+        // A pull goes on though nobody reads that.
+        writeln!(std::io::stderr(), "plimsoll: {line}").ok();
     }
 }
 
