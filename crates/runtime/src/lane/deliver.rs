@@ -54,11 +54,10 @@ impl Delivery<'_> {
                 }
                 let is_last =
                     span.start + span.len == self.roster.requests()[i].sequences[choice].tokens.len();
-                if !is_last {
-                    self.touch_chunk(span, (i, choice));
-                }
                 if is_last {
                     generated += self.next_token(row + span.logit_rows() - 1, span.seq, (i, choice));
+                } else {
+                    self.touch_chunk(span, (i, choice));
                 }
             }
             row += span.logit_rows();
