@@ -1,5 +1,10 @@
+import signal
+
 import pytest
 from harness import Server
+
+# Under `nohup` it is ignored, and what is started here would ignore it, too.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
