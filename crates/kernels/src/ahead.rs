@@ -1,4 +1,4 @@
-//! What a product asks memory for while it computes: the panels that it comes to next, spread evenly over its tiles. With few rows the
+//! What a product asks memory for while it computes: the panels that it comes to next, spread over its tiles. With few rows the
 //! loads themselves run ahead far enough.
 
 use crate::matrix::Matrix;

@@ -78,8 +78,8 @@ impl Kernel for Weigh<'_> {
     }
 }
 
-/// The highest of the logits and the first place that has it; one that is not a number is passed over. `(0, -inf)` without
-/// any.
+/// The highest of the logits and the first place that has it; one that is not a number is passed over. Without one above it,
+/// `-inf` and a place inside, or 0.
 pub fn highest(isa: Isa, logits: &[f32]) -> (usize, f32) {
     let mut found = (0, f32::NEG_INFINITY);
     isa.run(Highest { logits, found: &mut found });

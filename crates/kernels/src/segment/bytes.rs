@@ -145,7 +145,8 @@ impl Piece<'_> {
         let dim = self.rows.head_dim;
         let base = self.index * SEGMENT_BLOCKS + block;
         let next: *const u8 = self.context.page_ahead(base + 1).cast();
-        let ahead = if self.context.ahead { self.context.lines().div_ceil(dim / 4) } else { 0 };
+        let lines = if self.context.ahead { self.context.lines() } else { 0 };
+        let ahead = lines.div_ceil(dim / 4);
         let keys: *const u8 = self.context.page(base).cast();
         let key_scales = keys.wrapping_add(BytePage::new(dim).key_scales).cast::<f32>();
         let mut sums = [s.splat(0.0); R];
@@ -158,8 +159,8 @@ impl Piece<'_> {
             for at in (part * BLOCK..(part + 1) * BLOCK).step_by(4) {
                 // SAFETY: a page holds 64 bytes for each 4 numbers of its keys; queries were cut above.
                 unsafe {
-                    for line in 0..ahead {
-                        s.prefetch(next.wrapping_add((at / 4 * ahead + line) * LINE));
+                    for line in at / 4 * ahead..lines.min((at / 4 + 1) * ahead) {
+                        s.prefetch(next.wrapping_add(line * LINE));
                     }
                     let k = s.load_w(keys.add(at * BLOCK_TOKENS));
                     for r in 0..R {
