@@ -35,7 +35,8 @@ pub async fn model(
     let Path(id) =
         path.map_err(|error| Error::new(Reason::ModelNotFound, format!("no model's name: {error}")))?;
     let cards = app.service.models(tenant);
-    Ok(json(&ModelBody::from(pick_model(&cards, Some(&id))?)))
+    let card = pick_model(&cards, Some(&id)).map_err(|error| still_loading(&app, error))?;
+    Ok(json(&ModelBody::from(card)))
 }
 
 /// `POST /tokenize`.
@@ -47,7 +48,7 @@ pub async fn tokenize(
 ) -> Result<Response, Refusal> {
     let body = body::read(request, &app.bodies).await?;
     let cards = app.service.models(tenant);
-    let request = read_tokenize(&body, &cards)?;
+    let request = read_tokenize(&body, &cards).map_err(|error| still_loading(&app, error))?;
     let _share = body.becomes(request.text.len());
     exchange.concerns(&request.model);
     let max_model_len = pick_model(&cards, Some(&request.model))?.context;
@@ -63,7 +64,8 @@ pub async fn detokenize(
     request: Request,
 ) -> Result<Response, Refusal> {
     let body = body::read(request, &app.bodies).await?;
-    let (model, tokens) = read_detokenize(&body, &app.service.models(tenant))?;
+    let (model, tokens) =
+        read_detokenize(&body, &app.service.models(tenant)).map_err(|error| still_loading(&app, error))?;
     let _share = body.becomes(size_of_val(&*tokens));
     exchange.concerns(&model);
     let text = app.service.detokenize(model, tokens).await?;
@@ -91,6 +93,16 @@ pub fn refuse_unready(readiness: Readiness) -> Result<(), Error> {
         Readiness::Draining => (Reason::Draining, "the server is going down and takes no new work"),
     };
     Err(Error::new(reason, message).retry_after(NOT_READY_RETRY))
+}
+
+/// A model that is not there yet may be there soon.
+pub fn still_loading(app: &App, error: Error) -> Error {
+    match app.readiness() {
+        Readiness::Loading if error.reason == Reason::ModelNotFound => {
+            refuse_unready(Readiness::Loading).err().unwrap_or(error)
+        }
+        _ => error,
+    }
 }
 
 /// `GET /ping`: liveness.

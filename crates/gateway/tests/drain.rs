@@ -92,3 +92,24 @@ async fn health_follows_the_service() {
     server.service.set_readiness(Readiness::Ready);
     assert_eq!(server.get("/health").await.status, 200);
 }
+
+#[tokio::test]
+async fn a_model_that_may_still_come_is_not_called_unknown() {
+    let server = Server::plain(ScriptedService::saying(&["x"])).await;
+    let asked = [
+        ("/v1/completions", json!({"model": "later", "prompt": "a"})),
+        ("/tokenize", json!({"model": "later", "prompt": "a"})),
+        ("/detokenize", json!({"model": "later", "tokens": [1]})),
+    ];
+    for (readiness, status, code) in
+        [(Readiness::Loading, 503, "loading"), (Readiness::Ready, 404, "model_not_found")]
+    {
+        server.service.set_readiness(readiness);
+        for (path, body) in &asked {
+            let (was, reason, _) = server.post(path, body.to_string()).await.error();
+            assert_eq!((was, reason.as_str()), (status, code), "{path}");
+        }
+        let (was, reason, _) = server.get("/v1/models/later").await.error();
+        assert_eq!((was, reason.as_str()), (status, code), "/v1/models/later");
+    }
+}

@@ -15,7 +15,7 @@ use crate::auth::Tenant;
 use crate::body;
 use crate::exchange::{Exchange, new_id};
 use crate::frames::Head;
-use crate::info::refuse_unready;
+use crate::info::{refuse_unready, still_loading};
 use crate::refusal::Refusal;
 use crate::urgency;
 use axum::Extension;
@@ -88,16 +88,6 @@ async fn answer<D: Dialect>(
     tokio::select! {
         answer = respond => Ok(answer?),
         () = closing.cancelled() => Err(Refusal(cut_short())),
-    }
-}
-
-/// A model that is not there yet may be there soon.
-fn still_loading(app: &App, error: Error) -> Error {
-    match app.readiness() {
-        Readiness::Loading if error.reason == Reason::ModelNotFound => {
-            refuse_unready(Readiness::Loading).err().unwrap_or(error)
-        }
-        _ => error,
     }
 }
 
