@@ -3,7 +3,7 @@
 //! Events carry `request_id` where a request is concerned. Prompt text is never logged, at any level.
 
 use std::io::IsTerminal;
-use tracing_subscriber::filter::{ParseError, Targets};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -29,9 +29,6 @@ pub enum LogsError {
     Level {
         /// What was given.
         level: String,
-        /// What the parser said.
-        #[source]
-        source: ParseError,
     },
     /// Somebody else has installed a subscriber in this process.
     #[error("logging has begun already in this process")]
@@ -43,8 +40,7 @@ pub enum LogsError {
 /// # Errors
 /// [`LogsError::Level`] for what is no level, [`LogsError::Begun`] when called a second time.
 pub fn init(format: Format, level: &str) -> Result<(), LogsError> {
-    let filter: Targets =
-        level.parse().map_err(|source| LogsError::Level { level: level.to_owned(), source })?;
+    let filter = targets(level).ok_or_else(|| LogsError::Level { level: level.to_owned() })?;
     let terminal = std::io::stderr().is_terminal();
     let text = format == Format::Text || (format == Format::Auto && terminal);
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
@@ -57,15 +53,29 @@ pub fn init(format: Format, level: &str) -> Result<(), LogsError> {
     begun.map_err(|_| LogsError::Begun)
 }
 
+/// Without `=` a part is a level here. The parser would take it for a module, and nothing for `error`: with a level mistyped
+/// nothing would be logged.
+fn targets(level: &str) -> Option<Targets> {
+    let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
+    let is_right = |part: &str| part.contains('=') || is_level(part);
+    level.split(',').all(is_right).then(|| level.parse().ok()).flatten()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Format, LogsError, init};
+    use super::{Format, LogsError, init, targets};
 
     #[test]
     fn refuses_what_is_no_level() {
         let error = init(Format::Json, "loud=very").unwrap_err();
         assert!(matches!(error, LogsError::Level { .. }));
         assert!(error.to_string().starts_with("`loud=very` is no log level"));
+        for level in ["wran", "", "info,", "plimsoll_gateway", "plimsoll_gateway=debug,inof"] {
+            assert!(targets(level).is_none(), "{level}");
+        }
+        for level in ["warn", "INFO", "off", "info,plimsoll_gateway=debug", "plimsoll_gateway=debug"] {
+            assert!(targets(level).is_some(), "{level}");
+        }
     }
 
     #[test]
