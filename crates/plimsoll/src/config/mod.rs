@@ -22,6 +22,7 @@ use plimsoll_gateway::ApiKey;
 use plimsoll_kernels::{KvType, Prefetch};
 use plimsoll_runtime::{Experiment, LaneConfig, Parking, Promise, QueuePolicy, TenantLimits};
 use slo::NamedSlo;
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -208,6 +209,8 @@ fn engine(wanted: &Wanted, file: &File) -> anyhow::Result<(Compute, Vec<Model>)>
     let threads = shared.threads.map(|threads| in_range("threads", threads, &THREADS)).transpose()?;
     let named = models::resolve(&wanted.models, &file.models)?;
     ensure_served(&wanted.engine.slo, &named)?;
+    ensure_once(&wanted.engine.slo)?;
+    ensure_once(&file.engine.slo)?;
     let models = named.into_iter().map(|named| model(&named, wanted, file)).collect::<Result<_, _>>()?;
     let prefetch = shared.prefetch.as_deref().map_or(Ok(Prefetch::default()), prefetch)?;
     Ok((Compute { threads, kernel: shared.kernel.unwrap_or_default(), prefetch }, models))
@@ -280,6 +283,20 @@ fn ensure_served(promises: &Option<Vec<NamedSlo>>, models: &[models::Named]) -> 
     if let Some(name) = names().find(|name| models.iter().all(|model| model.name != **name)) {
         let served: Vec<_> = models.iter().map(|model| model.name.as_str()).collect();
         bail!("slo: there is no model `{name}`; served are {}", served.join(", "));
+    }
+    Ok(())
+}
+
+/// Of two promises for the same models one would be forgotten in silence.
+fn ensure_once(promises: &Option<Vec<NamedSlo>>) -> anyhow::Result<()> {
+    let mut seen = HashSet::new();
+    for slo in promises.iter().flatten() {
+        let whose =
+            slo.model.as_deref().map_or("what all models promise".to_owned(), |name| format!("`{name}`"));
+        ensure!(
+            seen.insert(&slo.model),
+            "slo: {whose} stands there twice; write its terms as ttft=500ms,itl=60ms"
+        );
     }
     Ok(())
 }

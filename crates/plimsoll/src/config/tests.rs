@@ -81,6 +81,22 @@ fn the_nearest_promise_counts() {
 }
 
 #[test]
+fn a_promise_is_given_once() {
+    let cases = [
+        ("slo = ['ttft=1s', 'itl=60ms']", "slo: what all models promise stands there twice"),
+        ("slo = ['smollm2:ttft=1s', 'ttft=2s', 'smollm2:itl=1s']", "slo: `smollm2` stands there twice"),
+    ];
+    for (list, says) in cases {
+        let file = format!("[server]\n{list}\n[[model]]\nsource = 'smollm2'");
+        let error = config(&[], EngineKeys::default(), ServerKeys::default(), &file).unwrap_err().to_string();
+        assert!(error.starts_with(says), "{error}");
+    }
+    let slo = Some(vec!["ttft=1s".parse().unwrap(), "ttft=2s".parse().unwrap()]);
+    let flags = EngineKeys { slo, ..EngineKeys::default() };
+    assert!(config(&["smollm2"], flags, ServerKeys::default(), "").is_err());
+}
+
+#[test]
 fn every_value_is_in_range() {
     let cases = [
         ("[server]\nmax_seqs = 0", "max_seqs = 0 is out of range; it must be from 1 to 1024"),
