@@ -2,11 +2,8 @@
 //! loads themselves run ahead far enough.
 
 use crate::matrix::Matrix;
-use crate::simd::Simd;
+use crate::simd::{LINE, Simd};
 use std::ops::Range;
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// Cache lines that follow one another: an address, and how many.
 type Run = (usize, usize);
@@ -30,11 +27,9 @@ impl Ahead {
     #[inline(always)]
     pub(crate) fn begin(&mut self, weights: &Matrix, next: Range<usize>, blocks: usize) {
         if self.on {
-            let next = next.start..next.end.min(weights.panels());
-            let run =
-                |(start, panel): (usize, usize)| (start + next.start * panel, next.len() * panel / LINE);
-            let [weights, scales] = weights.panel_runs();
-            (self.run, self.scales) = (run(weights), run(scales));
+            let [weights, scales] =
+                weights.of_panels(next).map(|bytes| (bytes.as_ptr() as usize, bytes.len() / LINE));
+            (self.run, self.scales) = (weights, scales);
             self.each = (self.run.1 + self.scales.1).div_ceil(blocks.max(1));
         }
     }

@@ -4,7 +4,7 @@ use crate::Compute;
 use crate::isa::Kernel;
 use crate::matrix::Matrix;
 use crate::shared::Shared;
-use crate::simd::Simd;
+use crate::simd::{LANES, LINE, Simd};
 
 impl Compute {
     /// `out[i] = table[tokens[i]]` as f32; `out` is `[tokens.len(), table.inputs()]`.
@@ -24,15 +24,18 @@ impl Compute {
     }
 
     /// Asks for what [`Compute::embed`] will read for these tokens to be brought near, if that is switched on
-    /// ([`Prefetch::embeddings`](crate::Prefetch::embeddings)). A token outside the table is passed over.
+    /// ([`Prefetch::embeddings`](crate::Prefetch::embeddings)). A token outside the table does no harm.
     pub fn touch(&self, table: &Matrix, tokens: &[u32]) {
         if self.prefetch.embeddings {
-            tokens.iter().for_each(|token| self.isa().run(Touch { rows: table.lines_of(*token as usize) }));
+            tokens.iter().for_each(|token| {
+                let panel = *token as usize / LANES;
+                self.isa().run(Touch { rows: table.of_panels(panel..panel + 1) });
+            });
         }
     }
 }
 
-/// The bytes that a row is among.
+/// The panel that a row is in: each of its cache lines holds some of the row.
 struct Touch<'a> {
     rows: [&'a [u8]; 2],
 }
@@ -41,7 +44,7 @@ impl Kernel for Touch<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         for bytes in self.rows {
-            for line in bytes.chunks(64) {
+            for line in bytes.chunks(LINE) {
                 s.prefetch(line.as_ptr());
             }
         }

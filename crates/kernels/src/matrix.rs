@@ -11,6 +11,7 @@
 
 use half::f16;
 use plimsoll_pool::AlignedBuf;
+use std::ops::Range;
 
 use crate::simd::LANES;
 
@@ -160,9 +161,14 @@ impl Matrix {
         self.scales.as_ptr().cast()
     }
 
-    /// Where the weights and the scales begin, and how many bytes of each a panel has.
-    pub(crate) fn panel_runs(&self) -> [(usize, usize); 2] {
-        [&self.weights, &self.scales].map(|bytes| (bytes.as_ptr() as usize, bytes.len() / self.panels()))
+    /// The weights and the scales of `panels`, as many of them as there are.
+    pub(crate) fn of_panels(&self, panels: Range<usize>) -> [&[u8]; 2] {
+        let most = self.panels();
+        let (start, end) = (panels.start.min(most), panels.end.min(most));
+        [&self.weights, &self.scales].map(|bytes| {
+            let each = bytes.len() / most.max(1);
+            &bytes[start * each..end * each]
+        })
     }
 
     pub(crate) fn panels(&self) -> usize {
@@ -171,16 +177,6 @@ impl Matrix {
 
     pub(crate) fn blocks(&self) -> usize {
         self.inputs / BLOCK
-    }
-
-    /// The weights and the scales among which those of an output are: of its panel, each cache line of which holds some of
-    /// its own. None for an output that there is not.
-    pub(crate) fn lines_of(&self, output: usize) -> [&[u8]; 2] {
-        let of = |bytes: &'_ AlignedBuf<u8>| bytes.len() / self.panels().max(1);
-        [&self.weights, &self.scales].map(|bytes| {
-            let from = output / LANES * of(bytes);
-            if output < self.outputs { &bytes[from..from + of(bytes)] } else { &[] }
-        })
     }
 
     /// Packs the weights of one output, `row` as a file stores it.

@@ -3,10 +3,10 @@
 //! Integer products are exact, so what is lost is what storing lost: the numbers that come to them, queries and exponentials, are
 //! cut into two bytes each (15 bits), whose products are added as `128 high + low`.
 
-use super::{LINE, MAX_ROWS, Piece, SCORES, SEGMENT, SEGMENT_BLOCKS, largest};
+use super::{MAX_ROWS, Piece, SCORES, SEGMENT, SEGMENT_BLOCKS, largest};
 use crate::matrix::BLOCK;
 use crate::rope::MAX_HEAD;
-use crate::simd::{LANES, Simd, exp};
+use crate::simd::{LANES, LINE, Simd, exp};
 use crate::slab::{BLOCK_TOKENS, BytePage};
 use std::array::from_fn;
 

@@ -1,8 +1,8 @@
 //! Over keys and values in IEEE halves.
 
-use super::{LINE, MAX_ROWS, Piece, SCORES, SEGMENT, SEGMENT_BLOCKS, largest};
+use super::{MAX_ROWS, Piece, SCORES, SEGMENT, SEGMENT_BLOCKS, largest};
 use crate::rope::MAX_HEAD;
-use crate::simd::{LANES, Simd, exp};
+use crate::simd::{LANES, LINE, Simd, exp};
 use crate::slab::BLOCK_TOKENS;
 use std::array::from_fn;
 use std::ops::Range;

@@ -4,7 +4,7 @@
 mod bytes;
 mod halves;
 
-use crate::simd::Simd;
+use crate::simd::{LINE, Simd};
 use crate::slab::{BLOCK_TOKENS, KvType};
 
 /// Blocks of a segment.
@@ -15,8 +15,6 @@ pub(crate) const SEGMENT: usize = SEGMENT_BLOCKS * BLOCK_TOKENS;
 pub(crate) const MAX_ROWS: usize = 12;
 /// f32 of scratch that [`segment`] takes: scores, and room to quantize them.
 pub(crate) const ROOM: usize = SCORES + if halves::ROOM > bytes::ROOM { halves::ROOM } else { bytes::ROOM };
-/// Bytes of a cache line.
-const LINE: usize = 64;
 /// f32 of scratch for scores.
 const SCORES: usize = MAX_ROWS * SEGMENT;
 

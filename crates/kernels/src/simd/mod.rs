@@ -22,6 +22,9 @@ pub(crate) use portable::Portable;
 /// Lanes of a vector, columns of a weight panel, tokens of a KV block.
 pub(crate) const LANES: usize = 16;
 
+/// Bytes of a cache line.
+pub(crate) const LINE: usize = 64;
+
 /// An instruction set.
 ///
 /// Pointers need no alignment unless a method says so.
